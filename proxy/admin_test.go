@@ -16,7 +16,7 @@ import (
 	"github.com/vmcp-dev/vmcp/proxy/status"
 )
 
-// get asks a handler for a page as a client on this machine does.
+// get requests a page like a client on this machine.
 func get(h http.Handler, path string) *httptest.ResponseRecorder {
 	r := httptest.NewRequest(http.MethodGet, "http://127.0.0.1:4483"+path, nil)
 	r.RemoteAddr = "127.0.0.1:50000"
@@ -34,8 +34,8 @@ func decode[T any](t *testing.T, w *httptest.ResponseRecorder) (document T) {
 	return document
 }
 
-// TestConfigurationInStatus: generations count what was applied, the hash follows the configuration, and the error is
-// that of the last one that was refused.
+// TestConfigurationInStatus: the generation counts applied configurations, the hash is that of the current one, and the
+// error that of the last refused one.
 func TestConfigurationInStatus(t *testing.T) {
 	p := proxy.New(proxy.Options{})
 	defer p.Close()
@@ -64,14 +64,14 @@ func TestConfigurationInStatus(t *testing.T) {
 	}
 }
 
-// TestAPIPaths: what there is not is answered in JSON, and with admin.listen the clients' port serves none of it.
+// TestAPIPaths: unknown paths are answered in JSON, and with admin.listen the clients' port does not serve the API.
 func TestAPIPaths(t *testing.T) {
 	p := proxy.New(proxy.Options{})
 	defer p.Close()
 	if err := p.Apply(&config.Config{}); err != nil {
 		t.Fatal(err)
 	}
-	for path, want := range map[string]string{"/api/v1/tools/x": `no tool "x"`, "/api/v2": "there is no GET /api/v2"} {
+	for path, want := range map[string]string{"/api/v1/tools/x": `no tool "x"`, "/api/v2": "no endpoint GET /api/v2"} {
 		w := get(p, path)
 		if w.Code != http.StatusNotFound || decode[status.Failure](t, w).Error != want {
 			t.Errorf("%s: %d %s", path, w.Code, w.Body)
@@ -96,7 +96,7 @@ func TestAPIPaths(t *testing.T) {
 	}
 }
 
-// TestFollowersAreBounded: so many requests follow lines, and all of them end when the endpoint drains.
+// TestFollowersAreBounded: the requests with ?follow are bounded, and end when the endpoint drains.
 func TestFollowersAreBounded(t *testing.T) {
 	p := proxy.New(proxy.Options{})
 	defer p.Close()

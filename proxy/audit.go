@@ -19,19 +19,18 @@ import (
 	"github.com/vmcp-dev/vmcp/proxy/record"
 )
 
-// What a line of the audit says of a passage of the door. Two places write calls down: begun,
-// before anything is done, where a line has to be on disk by then, and ended. Package record
-// has the words, the data and the log.
+// What the audit log records of a visit at the door. A call is recorded in two places: begun, before anything is done,
+// if the audit is strict, and written, at its end. Package record has the vocabulary, the data and the log.
 
-// passage is what the audit knows of a call before it is over.
+// passage is the audit's state of a call in progress.
 type passage struct {
-	id      string          // of its line; "" while none is written
-	run     string          // the run that it is part of
-	data    json.RawMessage // what the line says of the arguments
+	id      string          // of its event; "" while nothing is recorded
+	run     string          // id of the run that it is part of
+	data    json.RawMessage // arguments, as the event has them
 	bytesIn int64
 }
 
-// note begins what the audit knows of a call.
+// note prepares the audit event of a call.
 func (v *visit) note(ctx context.Context) {
 	l := v.p.record.Log()
 	if l == nil {
@@ -46,7 +45,7 @@ func (v *visit) note(ctx context.Context) {
 	}
 }
 
-// begun has a line on disk that says that the call is about to be made, where the audit is strict.
+// begun writes, if the audit is strict, an event that the call is about to be made, and waits until it is on disk.
 func (v *visit) begun(ctx context.Context) error {
 	if !v.p.record.Log().Strict() {
 		return nil
@@ -54,8 +53,8 @@ func (v *visit) begun(ctx context.Context) error {
 	return v.p.record.Put(ctx, v.event(ctx, audit.Started, 0, nil))
 }
 
-// written writes the line of a call that is over. An error says that it is not on disk, where
-// it has to be before somebody is answered.
+// written writes the event of a call that has ended. An error says that the event is not on disk although the
+// configuration requires that before the client gets its response.
 func (v *visit) written(ctx context.Context, o outcome.Outcome, took time.Duration, err error, result []byte) error {
 	l := v.p.record.Log()
 	if l == nil || v.x.audit.id == "" {
@@ -74,7 +73,7 @@ func (v *visit) written(ctx context.Context, o outcome.Outcome, took time.Durati
 	return v.p.record.Put(ctx, e)
 }
 
-// event is the line of a call.
+// event is the audit event of a call.
 func (v *visit) event(ctx context.Context, outcome string, took time.Duration, err error) *audit.Event {
 	x := v.x
 	e := &audit.Event{ID: x.audit.id, Type: record.Type(x.method), Outcome: outcome, Data: x.audit.data}
@@ -102,7 +101,7 @@ func (v *visit) event(ctx context.Context, outcome string, took time.Duration, e
 	return e
 }
 
-// asked is the name that was asked for.
+// asked is the name that the request has.
 func (v *visit) asked() string {
 	name := jsonscan.GetString(v.x.params, wire.MethodOf(v.x.method).Member)
 	switch {
@@ -117,7 +116,7 @@ func (v *visit) asked() string {
 	return clip.Bytes(name, record.MaxName)
 }
 
-// auditAdmit writes the line of what was no call and is over; the error is that of written.
+// auditAdmit writes the event of a request that is not a call, at its end; the error is as that of written.
 func (p *Proxy) auditAdmit(ctx context.Context, r request, o outcome.Outcome, took time.Duration, failed error) error {
 	l := p.record.Log()
 	if l == nil {
@@ -136,7 +135,7 @@ func (p *Proxy) auditAdmit(ctx context.Context, r request, o outcome.Outcome, to
 	return p.record.Put(ctx, e)
 }
 
-// headOf is the beginning of a result that streams, if the audit wants it.
+// headOf is the beginning of a streamed result, if the audit records it.
 func (v *visit) headOf(resp *backends.Response) []byte {
 	if !v.p.record.Log().Responses() {
 		return nil
@@ -145,15 +144,14 @@ func (v *visit) headOf(resp *backends.Response) []byte {
 	return bytes.Clone(head[:min(len(head), record.MaxHead)])
 }
 
-// within is the context in which a request of HTTP is served.
+// within is the context for serving an HTTP request.
 func (p *Proxy) within(r *http.Request, who *auth.Principal) context.Context {
 	ctx := p.outward.Load().Context(r, who)
 	if user := outward.Of(ctx).User; user != nil && user.Token != "" && p.backends.Arrive(ctx, user) {
-		p.rebuild() // with what was waiting for a first caller
+		p.rebuild() // including backends whose start waited for a first caller's token
 	}
-	return p.record.Within(ctx, r)
+	return p.record.Within(p.spans.Within(ctx, r.Header), r)
 }
 
-// ReopenAudit makes the audit go on in the file that has the configured name by now: whoever
-// rotates files moved the one before away.
+// ReopenAudit reopens the audit file under its configured name, after log rotation has renamed the previous one.
 func (p *Proxy) ReopenAudit() { p.record.Reopen() }

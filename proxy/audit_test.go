@@ -21,7 +21,7 @@ import (
 	wiretest "github.com/vmcp-dev/vmcp/test/raw"
 )
 
-// auditLine is a line of the audit.
+// auditLine is an audit event.
 type auditLine struct {
 	ID       string `json:"audit_id"`
 	Type     string
@@ -41,7 +41,7 @@ type auditLine struct {
 	Data map[string]json.RawMessage
 }
 
-// auditLines reads the lines of calls: what else there is is not about them.
+// auditLines reads the events of calls.
 func auditLines(t *testing.T, text string, types ...string) (lines []auditLine) {
 	t.Helper()
 	for line := range strings.Lines(text) {
@@ -56,7 +56,7 @@ func auditLines(t *testing.T, text string, types ...string) (lines []auditLine) 
 	return lines
 }
 
-// audited is a proxy with an audit, for alice and bob, over a backend with a secret.
+// audited is a proxy with an audit log, for alice and bob, over a backend with a secret.
 type audited struct {
 	t     *testing.T
 	url   string
@@ -119,7 +119,7 @@ func (d *audited) client(who string) *wiretest.Client {
 	return c
 }
 
-// Who did what to what, from where, and what became of it.
+// An event says who did what to what, from where, with which outcome.
 func TestWhatALineSays(t *testing.T) {
 	d := startAudited(t, config.Audit{})
 	c := d.client("alice")
@@ -166,7 +166,7 @@ func TestWhatALineSays(t *testing.T) {
 	}
 }
 
-// What the edge refuses leaves a line without a name, and nothing of what was sent.
+// A request that the edge refuses makes an event without a name and without what was sent.
 func TestLinesOfRefusals(t *testing.T) {
 	d := startAudited(t, config.Audit{})
 	c := d.client("alice")
@@ -195,17 +195,17 @@ func TestLinesOfRefusals(t *testing.T) {
 	}
 }
 
-// eventually is the text when it has n lines of refusals, which are not waited for.
+// eventually waits until the text has n events of refusals, which are written asynchronously.
 func eventually(t *testing.T, out *testkit.Buffer, n int) string {
 	t.Helper()
-	for late := time.Now().Add(30 * time.Second); strings.Count(out.String(), audit.HTTPRequest) < n && time.Now().Before(late); {
+	for late := time.Now().Add(time.Minute); strings.Count(out.String(), audit.HTTPRequest) < n && time.Now().Before(late); {
 		<-time.After(5 * time.Millisecond)
 	}
 	return out.String()
 }
 
-// Arguments and results stand in a line as far as is wished, without secrets and the caller's
-// own token, and cut.
+// Arguments and results are in an event as far as configured, without secrets and the caller's own token, and
+// truncated.
 func TestDataInLines(t *testing.T) {
 	const call = `{"name":"plain","arguments":{"path":"/x","note":"` + auditSecret + `"}}`
 	for _, tt := range []struct {
@@ -239,13 +239,17 @@ func TestDataInLines(t *testing.T) {
 	}
 	d = startAudited(t, config.Audit{IncludeResponseData: true, MaxDataSize: 64})
 	d.client("alice").Call(t.Context(), "tools/call", `{"name":"fails","arguments":{"size":2000000}}`)
-	lines := auditLines(t, d.out.String(), audit.ToolCall)
+	var lines []auditLine
+	testkit.Eventually(t, "the line of a result that streams, which is written when it is sent", func() bool {
+		lines = auditLines(t, d.out.String(), audit.ToolCall)
+		return len(lines) > 0
+	})
 	if len(lines) != 1 || lines[0].Outcome != audit.ApplicationError || !strings.Contains(string(lines[0].Data["response"]), "xxx…") {
 		t.Errorf("a result that streams: %.2000s", d.out.String())
 	}
 }
 
-// A scripted call is one line, and each call inside it one that names it.
+// A call of a scripted tool makes one event, and each call that the script makes another one that names it.
 func TestLinesOfAScript(t *testing.T) {
 	d := startAudited(t, config.Audit{},
 		config.ScriptedTool{Name: "leaf", Description: "d", Script: "def run(params):\n    call_tool(\"plain\")\n    return {}\n"},
@@ -284,7 +288,7 @@ func TestLinesOfAScript(t *testing.T) {
 	}
 }
 
-// A run that waits has a line for each request, all with the same run.
+// A suspended run makes an event for each request, all with the same run.
 func TestLinesOfARunThatWaits(t *testing.T) {
 	bank, out := &chargeServer{charged: map[string]int{}}, &testkit.Buffer{}
 	url := sdkBackend(t, bank.server(), false)
@@ -331,7 +335,7 @@ func TestLinesOfARunThatWaits(t *testing.T) {
 	}
 }
 
-// full is a disk that is full from some moment on.
+// full is a disk that is full from a certain moment on.
 type full struct {
 	testkit.Buffer
 	is atomic.Bool
@@ -344,9 +348,8 @@ func (f *full) Write(b []byte) (int, error) {
 	return f.Buffer.Write(b)
 }
 
-// With mode strict nothing is done that is not written down: the line before it is on disk
-// when the backend is called, and without room for lines calls are refused and no backend
-// hears of them.
+// With mode strict nothing is done that is not recorded: the event is on disk when the backend is called, and while
+// events cannot be written, calls are refused and no backend gets them.
 func TestStrict(t *testing.T) {
 	out := &full{}
 	var calls atomic.Int32
@@ -401,7 +404,7 @@ func TestStrict(t *testing.T) {
 	}
 }
 
-// The types of lines that the configuration knows are those that there are.
+// The configuration knows all event types, and no others.
 func TestAuditTypes(t *testing.T) {
 	if !slices.Equal(config.AuditTypes, audit.Types) {
 		t.Errorf("config has %q\naudit has %q", config.AuditTypes, audit.Types)

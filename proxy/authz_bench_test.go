@@ -17,7 +17,7 @@ import (
 	wiretest "github.com/vmcp-dev/vmcp/test/raw"
 )
 
-// benched is an endpoint that a benchmark asks.
+// benched is an endpoint for a benchmark.
 type benched struct {
 	b       *testing.B
 	handler http.Handler
@@ -27,7 +27,7 @@ type benched struct {
 	address string // "": the handler is called
 }
 
-// bench starts an endpoint over one backend with n tools. Its tokens are of one group each.
+// bench starts an endpoint over one backend with n tools. Each of its tokens has one group.
 func bench(b *testing.B, tools int, groups []string, change func(*config.Config)) *benched {
 	var offer strings.Builder
 	for i := range tools {
@@ -93,7 +93,7 @@ func (d *benched) ask(i int, body string) string {
 	return header.Get("Mcp-Session-Id")
 }
 
-// serve has the endpoint answer, over a connection if there is an address to connect to.
+// serve lets the endpoint serve a request, over a connection if there is an address.
 func (d *benched) serve(r *http.Request) (status int, header http.Header) {
 	if d.address == "" {
 		w := httptest.NewRecorder()
@@ -111,15 +111,15 @@ func (d *benched) serve(r *http.Request) (status int, header http.Header) {
 	return resp.StatusCode, resp.Header
 }
 
-// connect has what is asked from now on go over a connection.
+// connect makes later requests use a connection.
 func (d *benched) connect() {
 	srv := httptest.NewServer(d.handler)
 	d.b.Cleanup(srv.Close)
 	d.address = srv.Listener.Addr().String()
 }
 
-// BenchmarkAccess is what a token, a rule and the audit add to a relayed call: both endpoints are
-// asked in turns.
+// BenchmarkAccess measures the cost of a token, a rule and the audit for a relayed call; both endpoints are called in
+// turn.
 func BenchmarkAccess(b *testing.B) {
 	rule := config.Authz{Allow: []config.AllowRule{{Name: "dev", Groups: []string{"dev"}, Tools: []string{"b.*"}}}}
 	byArgument := config.Authz{Policies: []string{`permit(principal in THVGroup::"dev", action, resource) when { context has arg_a && context.arg_a like "x*" };`}}
@@ -147,8 +147,8 @@ func BenchmarkAccess(b *testing.B) {
 	}
 }
 
-// BenchmarkListsOfManyClasses is tools/list over 1,000 tools, asked by 256 classes of principals in
-// turn, against the same without policies.
+// BenchmarkListsOfManyClasses measures tools/list over 1,000 tools, by 256 classes of principals in turn, with and
+// without policies.
 func BenchmarkListsOfManyClasses(b *testing.B) {
 	var groups []string
 	var rules []config.AllowRule

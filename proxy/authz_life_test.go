@@ -17,7 +17,7 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
 
-// replace puts other policies in force.
+// replace applies other policies.
 func (o *office) replace(authz, more string) {
 	o.t.Helper()
 	text, err := os.ReadFile(o.file)
@@ -31,7 +31,7 @@ func (o *office) replace(authz, more string) {
 	}
 }
 
-// What a suspended run does next is decided by the policies in force then.
+// A suspended run that is resumed is subject to the policies of that moment.
 func TestSuspendedRunsAskThePoliciesInForce(t *testing.T) {
 	const scripts = `
 scriptedTools:
@@ -71,7 +71,7 @@ scriptedTools:
 	}
 }
 
-// Who may not call a tool any more has no tasks of it.
+// A principal that may no longer call a tool cannot access its tasks.
 func TestTasksNeedTheRightToTheirTool(t *testing.T) {
 	o := &office{t: t, out: &testkit.Buffer{}, token: map[string]string{}}
 	offer := maps.Clone(officeOffer)
@@ -99,7 +99,7 @@ func TestTasksNeedTheRightToTheirTool(t *testing.T) {
 	}
 }
 
-// On standard input and output the client is who its token says.
+// On stdio the client is the principal of its token.
 func TestPoliciesOnStdio(t *testing.T) {
 	o := openOffice(t, officeRules, "")
 	for who, want := range map[string]int{"alice": 4, "bob": 2} { // files.* and what only reads
@@ -125,7 +125,7 @@ func TestPoliciesOnStdio(t *testing.T) {
 	}
 }
 
-// Samples of ToolHive's documentation, which name what clients see, decide as they are written.
+// The samples of ToolHive's documentation, which use exposed names, give the documented decisions.
 func TestPoliciesOfToolHive(t *testing.T) {
 	o := openOffice(t, `
 type: cedar
@@ -166,7 +166,7 @@ policies:
 	}
 }
 
-// randomAuthz is policies whose conditions about arguments are single comparisons of path.
+// randomAuthz makes policies whose conditions about arguments are single comparisons of path.
 func randomAuthz(r *rand.Rand) string {
 	pick := func(texts ...string) string { return texts[r.IntN(len(texts))] }
 	var b strings.Builder
@@ -189,8 +189,8 @@ func randomAuthz(r *rand.Rand) string {
 	return b.String()
 }
 
-// Whatever the policies are: what can be used with some arguments is listed, what is listed can be
-// used with some, and what is not listed reads as what is not there.
+// For random policies: a tool is listed exactly if some arguments are allowed, and one that is not listed is answered
+// like one that does not exist.
 func TestListsAreWhatIsCallableUnderRandomPolicies(t *testing.T) {
 	rounds := 3
 	if testmode.Thorough() {

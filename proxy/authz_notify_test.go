@@ -18,7 +18,7 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/testmode"
 )
 
-// heard is what a client was notified of, in order.
+// heard are the notifications of a client, in order.
 type heard struct {
 	mu  sync.Mutex
 	all []string // guarded by mu
@@ -47,7 +47,7 @@ func (h *heard) String() string {
 	return fmt.Sprint(h.all)
 }
 
-// read notes the notifications of a stream of events.
+// read records the notifications of a stream of events.
 func (h *heard) read(t *testing.T, r *http.Request, token string, begun chan<- struct{}) {
 	r.Header.Set("Authorization", "Bearer "+token)
 	resp, err := http.DefaultClient.Do(r)
@@ -76,8 +76,7 @@ func (h *heard) read(t *testing.T, r *http.Request, token string, begun chan<- s
 	}
 }
 
-// listens opens the stream of a session, or a stream of subscriptions/listen for everything there
-// is and these resources.
+// listens opens the stream of a session, or a subscriptions/listen stream for all lists and these resources.
 func (v *visitor) listens(uris ...string) *heard {
 	v.o.t.Helper()
 	h := &heard{}
@@ -133,8 +132,7 @@ func addPrompt(s *mcp.Server, name string) {
 	})
 }
 
-// Who is told of what: of lists that read differently for them, and of resources that they may
-// read when they are updated.
+// Clients are notified of lists that differ for them, and of updates of resources that they may read at that moment.
 func TestNotificationsTellNothingHidden(t *testing.T) {
 	testmode.Parallel(t)
 	s, url := changing(t)

@@ -26,8 +26,8 @@ import (
 	wiretest "github.com/vmcp-dev/vmcp/test/raw"
 )
 
-// office is a proxy with policies, over two backends that note what they are asked. alice is of
-// the group dev, bob of none, carol of ops with the scope mcp:read, and root is an admin.
+// office is a proxy with policies, over two backends that record their requests. alice has the group dev, bob none,
+// carol ops with the scope mcp:read, and root is an admin.
 type office struct {
 	t     *testing.T
 	proxy *proxy.Proxy
@@ -77,7 +77,7 @@ func (o *office) backend(name string, offer map[string]string) *httptest.Server 
 	return srv
 }
 
-// took is what the backends were asked since it was called last.
+// took returns the requests to the backends since the last call.
 func (o *office) took() []string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -86,8 +86,7 @@ func (o *office) took() []string {
 	return asked
 }
 
-// openOffice serves a configuration whose authz is given, in YAML behind "authz:"; more is further
-// fields of the file.
+// openOffice serves a configuration with this authz, in YAML; more are further fields of the file.
 func openOffice(t *testing.T, authz, more string) *office {
 	t.Helper()
 	o := &office{t: t, out: &testkit.Buffer{}, token: map[string]string{}}
@@ -149,7 +148,7 @@ func (o *office) apply() error {
 	return o.proxy.Apply(cfg)
 }
 
-// visitor is somebody with a token, in a session or stateless.
+// visitor is a client with a token, with a session or stateless.
 type visitor struct {
 	o       *office
 	who     string
@@ -169,17 +168,17 @@ func (o *office) session(who string) *visitor {
 
 func (o *office) stateless(who string) *visitor { return &visitor{o: o, who: who} }
 
-// comesTrue waits until something that is under way is so.
+// comesTrue waits until a condition is true.
 func comesTrue(t *testing.T, is func() bool) {
 	t.Helper()
-	for end := time.Now().Add(30 * time.Second); !is(); time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); !is(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatal("not within 30 s")
+			t.Fatal("not within a minute")
 		}
 	}
 }
 
-// reply is everything that an answer tells.
+// reply is everything that a client sees of a response.
 type reply struct {
 	status int
 	header http.Header
@@ -220,7 +219,7 @@ func (v *visitor) call(name, arguments string) *reply {
 	return v.ask(wire.ToolsCall, fmt.Sprintf(`{"name":%q,"arguments":%s}`, name, arguments))
 }
 
-// kindOfThing is one of the four lists, and how one uses what is listed.
+// kindOfThing is one of the four lists, and how its entries are used.
 type kindOfThing struct {
 	list, member, name string
 	use                func(name string) (method, params string)
@@ -235,7 +234,7 @@ var kindsOfThings = []kindOfThing{
 	}},
 }
 
-// listed are the names in a list, of all pages.
+// listed are the names on all pages of a list.
 func (v *visitor) listed(k kindOfThing) (names []string) {
 	v.o.t.Helper()
 	for cursor := ""; ; {
@@ -266,7 +265,7 @@ allow:
 admins: {groups: [platform]}
 `
 
-// Lists show what can be used, and nothing else, in both eras.
+// Lists contain exactly what can be used, in both eras.
 func TestListsAreWhatIsCallable(t *testing.T) {
 	o := openOffice(t, officeRules, "")
 	everybody := o.offered()
@@ -291,7 +290,7 @@ func TestListsAreWhatIsCallable(t *testing.T) {
 	}
 }
 
-// offered are the names of all that there is, by list.
+// offered are all names, by list.
 func (o *office) offered() map[string][]string {
 	all := map[string][]string{}
 	for _, b := range []string{"files", "git"} {
@@ -305,8 +304,8 @@ func (o *office) offered() map[string][]string {
 	return all
 }
 
-// A task is its principal's, also where two backends give the same id to the tasks of two, and it is
-// there for as long as its tool may be used, however often it is asked about.
+// A task belongs to its principal, also if two backends give the same id to the tasks of two, and can be accessed as
+// long as its tool may be used, however often.
 func TestTasksAreDecidedByTheirTool(t *testing.T) {
 	offer := maps.Clone(officeOffer)
 	offer[wire.ToolsCall] = `{"resultType":"task","taskId":"t-1","status":"working"}`
@@ -341,8 +340,8 @@ allow:
 	about(carol, `"by":"git"`)
 }
 
-// What somebody may not see is answered as what is not there, byte for byte but for its name, and
-// nobody asks its backend.
+// An invisible entry is answered like one that does not exist, byte for byte but for its name, and its backend gets no
+// request.
 func TestHiddenReadsAsUnknown(t *testing.T) {
 	o := openOffice(t, officeRules, "")
 	for _, era := range []string{"session", "stateless"} {
@@ -376,7 +375,7 @@ func TestHiddenReadsAsUnknown(t *testing.T) {
 	}
 }
 
-// More scopes are named all at once, and count in the same session.
+// The challenge names all missing scopes at once, and a token with them works in the same session.
 func TestStepUp(t *testing.T) {
 	testmode.Parallel(t)
 	o := openOffice(t, `
@@ -407,7 +406,7 @@ allow:
 	comesTrue(t, func() bool { return v.call("files_delete", "{}").status == 200 })
 }
 
-// What arguments decide is listed, and a call that they are against is refused as such.
+// A tool with conditions about arguments is listed, and a call with other arguments is refused.
 func TestDeniedByArguments(t *testing.T) {
 	o := openOffice(t, `
 policies:
@@ -443,7 +442,7 @@ policies:
 	}
 }
 
-// A backend whose names look like another's gains nothing from a rule for that one.
+// A backend whose names resemble another's is not covered by a rule for that one.
 func TestForgedPrefix(t *testing.T) {
 	o := &office{t: t, out: &testkit.Buffer{}, token: map[string]string{}}
 	offer := func(tool string) map[string]string {
@@ -468,7 +467,7 @@ func TestForgedPrefix(t *testing.T) {
 	}
 }
 
-// Calls inside of a script need the right of who called it, or of nobody.
+// Calls made by a script need the permission of its caller, or none if scripts: owner is set.
 func TestCallsInsideOfScripts(t *testing.T) {
 	const scripts = `
 scriptedTools:
@@ -532,7 +531,7 @@ scripts: `
 	}
 }
 
-// Policies are adopted as a whole or not at all, and count for open sessions.
+// Policies are applied as a whole or not at all, and apply to open sessions.
 func TestPoliciesAreReplaced(t *testing.T) {
 	o := openOffice(t, officeRules, "")
 	v := o.session("bob")
@@ -563,7 +562,7 @@ func TestPoliciesAreReplaced(t *testing.T) {
 	}
 }
 
-// Instructions are those of backends of which there is something to see, and lists are private.
+// Instructions are those of backends with visible entries, and lists are private.
 func TestWhatIsSaidOfBackends(t *testing.T) {
 	o := openOffice(t, `allow: [{name: dev, groups: [dev], tools: ["*"]}, {name: all, resources: ["git.git://b1"]}]`, "")
 	for who, want := range map[string]string{"alice": "# files\nhow to use files\n\n# git\nhow to use git", "bob": "# git\nhow to use git"} {
@@ -583,7 +582,7 @@ func TestWhatIsSaidOfBackends(t *testing.T) {
 	}
 }
 
-// Traces name what is behind a script: they are for admins.
+// Traces contain the calls of a script, and are for admins.
 func TestTracesAreForAdmins(t *testing.T) {
 	o := openOffice(t, `
 allow: [{name: all, tools: ["*"]}]
@@ -597,7 +596,7 @@ admins: {groups: [platform]}
 	}
 }
 
-// A script is told who called it, and so is one that it calls.
+// caller() is the client's principal in a script, and in one that it calls.
 func TestScriptsKnowTheirCaller(t *testing.T) {
 	o := openOffice(t, `allow: [{name: all, tools: ["*"]}]`, `
 scriptedTools:

@@ -48,7 +48,7 @@ func names(all map[string]*mcp.Tool) string {
 	return strings.Join(out, " ")
 }
 
-// TestNaming shows what clients see under each strategy, and what is refused.
+// TestNaming shows the exposed names under each strategy, and the refused ones.
 func TestNaming(t *testing.T) {
 	yes := true
 	for _, tt := range []struct {
@@ -201,8 +201,8 @@ func noop(context.Context, *mcp.CallToolRequest, struct{}) (*mcp.CallToolResult,
 	return &mcp.CallToolResult{}, nil, nil
 }
 
-// TestPromptAndResourceRules shows filters and overrides beyond tools, and who serves a
-// URI that two backends offer.
+// TestPromptAndResourceRules shows filters and overrides of prompts and resources, and which backend serves a URI that
+// two offer.
 func TestPromptAndResourceRules(t *testing.T) {
 	server := func(name string) *mcp.Server {
 		s := mcp.NewServer(&mcp.Implementation{Name: name, Version: "1"}, nil)
@@ -312,7 +312,7 @@ func TestUnusableDefinitionsAreDropped(t *testing.T) {
 		"schemaless: definition dropped: inputSchema: want an object",
 		"truth: definition dropped: inputSchema: want an object",
 		": definition dropped: it has no name",
-		`header: definition dropped: inputSchema.properties.o: x-mcp-header goes on a string, integer or boolean, not on "object"`,
+		`header: definition dropped: inputSchema.properties.o: x-mcp-header is allowed on a string, integer or boolean, not on "object"`,
 		`twice: definition dropped: x-mcp-header "Mcp-Param-h" is declared twice`,
 		`rootless: definition repaired: inputSchema: its type is not given; narrowed to "object"`,
 	}

@@ -16,7 +16,7 @@ import (
 	wiretest "github.com/vmcp-dev/vmcp/test/raw"
 )
 
-// offering is a server with these lists. Its reads and calls say who answers what.
+// offering is a server with these lists. Its responses name the server and the entry.
 func offering(t *testing.T, name string, lists map[string]string) config.Backend {
 	t.Helper()
 	s := &wiretest.Server{Capabilities: `{"tools":{},"resources":{}}`, Handle: func(c *wiretest.Call) (string, error) {
@@ -45,7 +45,7 @@ func templates(uris ...string) map[string]string {
 	return map[string]string{"resources/templates/list": `{"resourceTemplates":[` + strings.Join(items, ",") + `]}`}
 }
 
-// read is who answers a read, and the URI under which.
+// read is the server that answers a read, and the URI in the response.
 func read(t *testing.T, s *mcp.ClientSession, uri string) string {
 	t.Helper()
 	r, err := s.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: uri})
@@ -62,8 +62,8 @@ func reasons(p *proxy.Proxy) (all []string) {
 	return all
 }
 
-// TestTemplatesTakeTheirOwn: the order of the configuration does not decide, and what
-// would match everything is let in only if that is meant.
+// TestTemplatesTakeTheirOwn: the most specific template serves a URI, whatever the order of the configuration, and one
+// that matches everything is exposed only if that is configured.
 func TestTemplatesTakeTheirOwn(t *testing.T) {
 	for _, allowed := range []bool{false, true} {
 		cfg := &config.Config{Backends: []config.Backend{
@@ -91,7 +91,7 @@ func TestTemplatesTakeTheirOwn(t *testing.T) {
 			}
 		}
 		got := strings.Join(reasons(p), "\n")
-		if dropped := strings.Contains(got, "wide {+any} template dropped: it has no scheme of its own"); dropped == allowed || allowed && got != "" {
+		if dropped := strings.Contains(got, "wide {+any} template dropped: it begins with a variable"); dropped == allowed || allowed && got != "" {
 			t.Errorf("allowed %v: problems %q", allowed, got)
 		}
 	}
@@ -114,7 +114,7 @@ func app(t *testing.T, name string, tools ...string) config.Backend {
 	})
 }
 
-// TestPagesOfApps: every backend's page is its own, in every place that names it.
+// TestPagesOfApps: the page of each backend has its own URI, in every place that names it.
 func TestPagesOfApps(t *testing.T) {
 	p, url := start(t, &config.Config{Backends: []config.Backend{app(t, "a", "show"), app(t, "b", "show")}})
 	for _, revision := range []string{"2025-06-18", "2026-07-28"} {
@@ -155,7 +155,7 @@ func TestPagesOfApps(t *testing.T) {
 	}
 }
 
-// TestLargePagesAreRefused: a page that is held to change its URI has a bound.
+// TestLargePagesAreRefused: the page whose URI is rewritten is bounded.
 func TestLargePagesAreRefused(t *testing.T) {
 	large := offering(t, "large", map[string]string{
 		"resources/list": `{"resources":[{"name":"page","uri":"ui://page"}]}`,
@@ -196,7 +196,7 @@ func TestPagesThatChange(t *testing.T) {
 	}
 }
 
-// TestAppsCallTheirTools: a page knows the names of its own server only.
+// TestAppsCallTheirTools: a page calls tools by the names of its own server only.
 func TestAppsCallTheirTools(t *testing.T) {
 	_, url := start(t, &config.Config{
 		Backends: []config.Backend{app(t, "a", "show", "poll", "secret"), app(t, "b", "show", "a_poll")},
@@ -224,8 +224,8 @@ func TestAppsCallTheirTools(t *testing.T) {
 	}
 }
 
-// TestShadowedToolsStayReachable: a script that has the name of a tool is a mistake that
-// is told, and nothing calls the one for the other unnoticed.
+// TestShadowedToolsStayReachable: a script with the name of a tool is reported as a mistake, and the tool can be called
+// as backend.tool.
 func TestShadowedToolsStayReachable(t *testing.T) {
 	tool := func(name, call string) config.ScriptedTool {
 		return config.ScriptedTool{Name: name, Description: "d", Script: "def run(params):\n    return call_tool('" + call + "')\n"}
@@ -236,7 +236,7 @@ func TestShadowedToolsStayReachable(t *testing.T) {
 	})
 	s := connect(t, url, "2025-11-25", nil)
 	r, err := s.CallTool(t.Context(), &mcp.CallToolParams{Name: "deploy"})
-	if got := text(t, r, err); !strings.Contains(got, `scripted tools call each other in a circle: deploy -> deploy; the backend's tool of that name is "a.deploy"`) {
+	if got := text(t, r, err); !strings.Contains(got, `scripted tools call each other in a cycle: deploy -> deploy; the backend's tool of that name is "a.deploy"`) {
 		t.Errorf("deploy: %s", got)
 	}
 	r, err = s.CallTool(t.Context(), &mcp.CallToolParams{Name: "list"})
@@ -254,8 +254,7 @@ func TestShadowedToolsStayReachable(t *testing.T) {
 	}
 }
 
-// TestScriptsStandInForHiddenTools: a tool that clients cannot see may be replaced by a
-// script of its name.
+// TestScriptsStandInForHiddenTools: a hidden tool may be replaced by a script of its name.
 func TestScriptsStandInForHiddenTools(t *testing.T) {
 	p, url := start(t, &config.Config{
 		Backends:      []config.Backend{{Name: "a", URL: sdkBackend(t, toolServer("a", "deploy"), false)}},
@@ -268,7 +267,7 @@ func TestScriptsStandInForHiddenTools(t *testing.T) {
 	}
 }
 
-// instructing is a server that only gives instructions.
+// instructing is a server that offers only instructions.
 func instructing(t *testing.T, name, instructions string) config.Backend {
 	s := mcp.NewServer(&mcp.Implementation{Name: name, Version: "1"}, &mcp.ServerOptions{Instructions: instructions})
 	return config.Backend{Name: name, URL: sdkBackend(t, s, false)}
@@ -285,7 +284,7 @@ func TestInstructionsAreBounded(t *testing.T) {
 	if long, large := strings.Count(got, "é")*2, strings.Count(got, "x"); large-long > 10 || long > large {
 		t.Errorf("long has %d bytes of them, large %d", long, large)
 	}
-	if got := strings.Join(reasons(p), "\n"); !strings.Contains(got, "long instructions cut to 81") || !strings.Contains(got, "of 50000 bytes: those of all backends together have 16384") {
+	if got := strings.Join(reasons(p), "\n"); !strings.Contains(got, "long instructions cut to 81") || !strings.Contains(got, "of 50000 bytes: the limit of all backends together is 16384") {
 		t.Errorf("problems: %s", got)
 	}
 }

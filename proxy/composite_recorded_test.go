@@ -16,9 +16,8 @@ import (
 	"github.com/vmcp-dev/vmcp/proxy/validation"
 )
 
-// TestRecordedComposites runs recorded runs of the legacy engine as compositeTools, over
-// real backends: the client gets the same result, and what was refused is refused. Beside
-// each is the same workflow as a script in the clean style.
+// TestRecordedComposites repeats recorded runs of the legacy engine with compositeTools, over real backends: the client
+// gets the same result or refusal. Each workflow also runs as a script in the clean style.
 func TestRecordedComposites(t *testing.T) {
 	cases, err := filepath.Glob("../migrate/testdata/oracle/found_*")
 	if err != nil || len(cases) == 0 {

@@ -11,7 +11,7 @@ import (
 	"github.com/vmcp-dev/vmcp/config"
 )
 
-// TestCompositeTools runs a workflow in the legacy format as it is.
+// TestCompositeTools runs a workflow in the legacy format.
 func TestCompositeTools(t *testing.T) {
 	cfg, err := config.Parse("vmcp.yaml", []byte(`
 backends:
@@ -54,7 +54,7 @@ compositeTools:
 	}
 }
 
-// TestScriptsLookNoSaferThanTheirTools derives hints from what a script calls.
+// TestScriptsLookNoSaferThanTheirTools: hints of a script are derived from the tools that it calls.
 func TestScriptsLookNoSaferThanTheirTools(t *testing.T) {
 	yes := true
 	calls := func(tool string) string { return "def run(params):\n    return call_tool(\"" + tool + "\")\n" }

@@ -42,7 +42,7 @@ func console(t *testing.T, cfg *config.Config) (*proxy.Proxy, string) {
 	return p, srv.URL
 }
 
-// api asks for a document.
+// api requests a document.
 func api[T any](t *testing.T, url string) (document T) {
 	t.Helper()
 	resp, body := ask(t, "GET", url, "", "")
@@ -52,8 +52,8 @@ func api[T any](t *testing.T, url string) (document T) {
 	return document
 }
 
-// A call of an operator goes the way of a client's call: it is counted, its run is shown, and what it asks is answered by
-// the next request with the state.
+// A call of an operator passes the same door as a client's: it is counted, its run is listed, and its question is
+// answered by the next request with the state.
 func TestACallOfAnOperator(t *testing.T) {
 	_, url := console(t, &config.Config{})
 	resp, body := ask(t, "POST", url+"/api/v1/tools/add/call", "", `{"arguments":{"a":9007199254740993}}`)
@@ -85,7 +85,7 @@ func TestACallOfAnOperator(t *testing.T) {
 	}
 }
 
-// As many calls of operators as may be are under way at a time; more are refused at once, and taken when others have ended.
+// Concurrent calls of operators are bounded; more are refused at once, and accepted when others have ended.
 func TestCallsOfOperatorsAreBounded(t *testing.T) {
 	const most, more = 64, 6
 	cfg := &config.Config{ScriptedTools: []config.ScriptedTool{{Name: "nap", Script: "def run(args): sleep(\"10m\")"}}}
@@ -123,7 +123,7 @@ func TestCallsOfOperatorsAreBounded(t *testing.T) {
 	})
 }
 
-// A question of a run that is kept is answered once, with what fits it.
+// A question of a kept run is answered once, with a valid answer.
 func TestAnAnswerOfAnOperator(t *testing.T) {
 	_, url := console(t, &config.Config{Admin: config.Admin{KeepValues: true}})
 	ask(t, "POST", url+"/api/v1/tools/ask/call", "", `{"arguments":{"what":"web"}}`)
@@ -160,7 +160,7 @@ func TestAnAnswerOfAnOperator(t *testing.T) {
 	}
 }
 
-// follow returns the lines of the stream of events until the test ends.
+// follow returns the lines of the event stream until the test ends.
 func follow(t *testing.T, url string) <-chan string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -185,7 +185,7 @@ func follow(t *testing.T, url string) <-chan string {
 	return lines
 }
 
-// A change of the configuration, refused or not, is an event, and so is that of a backend.
+// A configuration that was applied or refused makes an event, and so does a change of a backend.
 func TestEventsOfTheConfiguration(t *testing.T) {
 	testmode.Parallel(t)
 	p, url := console(t, &config.Config{})
@@ -208,7 +208,7 @@ func TestEventsOfTheConfiguration(t *testing.T) {
 	await(`"name":"gone","state":"down"`)
 }
 
-// A stream of events is no call: it ends when the endpoint drains, so that a shutdown does not wait for whoever watches.
+// An event stream is not a call: it ends when the endpoint drains, and does not delay the shutdown.
 func TestEventsEndWithTheEndpoint(t *testing.T) {
 	p, url := console(t, &config.Config{})
 	events := follow(t, url)
@@ -221,7 +221,7 @@ func TestEventsEndWithTheEndpoint(t *testing.T) {
 	}
 }
 
-// What may not be asked: from another page, by another name, in another form.
+// Requests from another page, for another host, or in another form are refused.
 func TestTheConsoleIsForThisPageOnly(t *testing.T) {
 	_, url := console(t, &config.Config{})
 	for _, tt := range []struct {
@@ -311,7 +311,7 @@ func TestWhereTheConsoleIs(t *testing.T) {
 	api[status.Status](t, url+"/api/v1/status")
 }
 
-// A browser logs in with the token, from the page that it wanted, and then sees it.
+// A browser logs in with the token, from the page that it requested, and then gets it.
 func TestTheLoginOfABrowser(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "token")
 	if err := os.WriteFile(file, []byte("a-long-token\n"), 0o600); err != nil {
@@ -327,7 +327,7 @@ func TestTheLoginOfABrowser(t *testing.T) {
 	if resp, body := ask(t, "GET", srv.URL+"/api/v1/tools", "", ""); resp.StatusCode != 401 || !strings.HasPrefix(resp.Header.Get("WWW-Authenticate"), "Bearer") || !strings.HasPrefix(body, `{"error"`) {
 		t.Errorf("the API: %s %s", resp.Status, body)
 	}
-	browser := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	browser := &http.Client{Transport: http.DefaultClient.Transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	for to, want := range map[string]string{"/tools": "/tools", "//evil.example": "/", "https://evil.example": "/", `/\evil.example`: "/"} {
 		login, err := browser.PostForm(srv.URL+"/login", map[string][]string{"token": {"a-long-token"}, "to": {to}})
 		if err != nil || login.StatusCode != 303 || login.Header.Get("Location") != want || len(login.Cookies()) != 1 {

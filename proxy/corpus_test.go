@@ -80,8 +80,8 @@ func runWorkflow(t *testing.T, s *migrate.Script) {
 	}
 }
 
-// backendsWith makes a backend for each name in front of a dot, with the tools behind
-// it; tools without one belong to a backend of their own.
+// backendsWith makes a backend for each name before a dot, with the tools behind it; tools without a dot have a backend
+// of their own.
 func backendsWith(t *testing.T, tools []migrate.Tool, called chan<- string) []config.Backend {
 	servers := map[string]*mcp.Server{}
 	for _, tool := range tools {
@@ -107,7 +107,7 @@ func backendsWith(t *testing.T, tools []migrate.Tool, called chan<- string) []co
 
 var paramUse = regexp.MustCompile(`params(?:\["|\.get\(")(\w+)"`)
 
-// sample is a value for every parameter that is declared, or used.
+// sample is a value for every declared or used parameter.
 func sample(s *migrate.Script) map[string]any {
 	args := map[string]any{}
 	for _, use := range paramUse.FindAllStringSubmatch(s.Source, -1) {

@@ -17,7 +17,7 @@ import (
 	"github.com/vmcp-dev/vmcp/runs/memory"
 )
 
-// awaitState waits for the only run of a tool to be in a state, and returns its id.
+// awaitState waits until the only run of a tool has a state, and returns its id.
 func awaitState(t *testing.T, kept runs.Store, tool string, state runs.State) string {
 	t.Helper()
 	for {
@@ -38,7 +38,7 @@ func awaitState(t *testing.T, kept runs.Store, tool string, state runs.State) st
 	}
 }
 
-// counted is how often ends of runs of a tool are counted, by outcome.
+// counted is the number of counted ends of runs of a tool, by outcome.
 func counted(t *testing.T, url, tool string) (total int, outcomes string) {
 	t.Helper()
 	_, page := ask(t, "GET", strings.TrimSuffix(url, "/mcp")+"/metrics", "", "")
@@ -84,7 +84,7 @@ func cancelUnowned(t *testing.T, kept runs.Store, _ string) {
 	}
 }
 
-// leaves sends a request, and goes away when its run has begun.
+// leaves sends a request, and disconnects when its run has begun.
 func leaves(t *testing.T, _ runs.Store, url string) {
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
@@ -100,7 +100,7 @@ func leaves(t *testing.T, _ runs.Store, url string) {
 
 func calls(t *testing.T, _ runs.Store, url string) { modernCall(t, url, "asking", "") }
 
-// TestRunsAreCountedOnce ends runs in every way that there is.
+// TestRunsAreCountedOnce ends runs in every possible way.
 func TestRunsAreCountedOnce(t *testing.T) {
 	const waits = "def run(p): return elicit(\"?\")"
 	lifetime := func(c *config.Config) {

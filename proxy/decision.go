@@ -15,40 +15,40 @@ import (
 	"github.com/vmcp-dev/vmcp/proxy/members"
 )
 
-// A decision is what was decided about somebody's passage of the door, before anything was
-// done. Where nothing decides, it is the zero decision. The audit writes it down.
+// A decision is what was decided about a request at the door, before anything was done; the zero value if nothing
+// decides. The audit records it.
 type decision struct {
 	verdict verdict
-	policy  string // the names of the policies or rules that decided, with commas between them
+	policy  string // names of the policies or rules that decided, separated by commas
 }
 
-// A verdict is what a decision came to.
+// A verdict is the result of a decision.
 type verdict uint8
 
 const (
-	notAsked verdict = iota // nothing had to decide
+	notAsked verdict = iota // no decision was needed
 	allowed
-	denied  // also what the asker is told is not there, and what more scopes would allow
-	overdue // allowed, and more often than the quota has it
+	denied  // also where the answer is that nothing has the name, or that the token needs more scopes
+	overdue // allowed by policy, but above the quota
 )
 
 var verdictNames = [...]string{"", "allow", "deny", "quota"}
 
 func (v verdict) String() string { return verdictNames[v] }
 
-// Anonymous is the subject of who comes in without authentication.
+// Anonymous is the subject of a client without authentication.
 const Anonymous = access.Anonymous
 
-// principalIn is who makes a request of ctx; nil is anonymous. A call that waited for an answer goes
-// on for who made its last request.
+// principalIn is the principal that makes a request of ctx; nil is anonymous. A resumed call belongs to the principal
+// of its last request.
 func (x *exchange) principalIn(ctx context.Context) *auth.Principal {
-	if x.live != nil {
-		return x.live.Principal()
+	if x.pending != nil {
+		return x.pending.Principal()
 	}
 	return edge.PrincipalOf(ctx)
 }
 
-// whoIn is who makes a request of ctx, as the policies in force know it; nil while there are none.
+// whoIn is the principal of a request as the current policies identify it; nil without policies.
 func (p *Proxy) whoIn(ctx context.Context, x *exchange) *access.Who {
 	rules := p.rules.Load()
 	if rules == nil {
@@ -57,8 +57,8 @@ func (p *Proxy) whoIn(ctx context.Context, x *exchange) *access.Who {
 	return rules.Who(x.principalIn(ctx), x.client.Profile)
 }
 
-// decided makes known that policies may have changed: who sees something else now is told, and who
-// may not read what they follow is told of it no more.
+// decided is called when the policies may have changed: clients whose lists differ are notified, and subscriptions to
+// resources that may no longer be read get no more updates.
 func (p *Proxy) decided(before *access.Rules) {
 	if before == nil && p.rules.Load() == nil {
 		return
@@ -69,12 +69,12 @@ func (p *Proxy) decided(before *access.Rules) {
 	p.spawn(p.subscriptions.Recheck)
 }
 
-// viewOfSession is what a session sees of its present catalog.
+// viewOfSession is what a session sees of its current catalog.
 func (p *Proxy) viewOfSession(s *edge.Session) *catalog.View {
 	return peerOf(s).who().View(p.catalogOfSession(s), s.Client.Profile)
 }
 
-// view is what there is of a catalog for who makes the request. Scripts reach what no profile shows.
+// view is what the requester sees of a catalog. Scripts are not limited by profiles.
 func (x *exchange) view(c *catalog.Catalog) *catalog.View {
 	if x.script != nil {
 		return x.who.View(c, "")
@@ -82,8 +82,8 @@ func (x *exchange) view(c *catalog.Catalog) *catalog.View {
 	return x.who.View(c, x.client.Profile)
 }
 
-// find finds what is there for who makes the request. What is there and not for them is noted
-// for the audit, and looked for on as if it were not.
+// find finds an entry that the requester sees. One that exists but is invisible to the requester is noted for the
+// audit, and the result is as if it did not exist.
 func (x *exchange) find(c *catalog.Catalog, r catalog.Ref) *catalog.Entry {
 	e := x.view(c).Find(r)
 	if e == nil && x.who != nil && x.who.View(c, "").Find(r) == nil {
@@ -92,7 +92,7 @@ func (x *exchange) find(c *catalog.Catalog, r catalog.Ref) *catalog.Entry {
 	return e
 }
 
-// decide asks the policies in force about the call. missing is why nothing was found to call.
+// decide applies the policies to the call. missing is the error of finding the entry.
 func (v *visit) decide(missing error) error {
 	x := v.x
 	switch {
@@ -117,7 +117,7 @@ func (v *visit) decide(missing error) error {
 	return v.p.denial(x, d)
 }
 
-// ask asks about an entry, with the arguments where there are any that the entry gets.
+// ask decides about an entry, with the arguments if the entry gets any.
 func (v *visit) ask(e *catalog.Entry) policy.Decision {
 	x, c := v.x, v.p.catalogOf(v.x.client)
 	switch x.method {
@@ -126,7 +126,7 @@ func (v *visit) ask(e *catalog.Entry) policy.Decision {
 	case wire.ResourcesRead, wire.Subscribe:
 		return x.who.Decide(c, e, nil)
 	}
-	return x.who.View(c, "").Decision(e) // a completion, or a task whose call was decided
+	return x.who.View(c, "").Decision(e) // a completion, or a task whose call was decided before
 }
 
 // judged notes a decision for the audit and the metrics.
@@ -138,10 +138,10 @@ func (v *visit) judged(kind policy.Kind, d policy.Decision) {
 	v.p.metrics.Decided(kind, d.Outcome)
 }
 
-// errDenied refuses what a policy denies. It says nothing of the arguments that it was denied for.
+// errDenied refuses what a policy denies. It does not mention the arguments.
 var errDenied = &edge.Refusal{Err: wire.Errorf(wire.Denied, "call denied by authorization policy"), Status: http.StatusForbidden}
 
-// denial is the error that a decision comes to; nil if it allows. A script gets one to catch.
+// denial is the error for a decision; nil if it allows. A script gets a ToolError, which it can catch.
 func (p *Proxy) denial(x *exchange, d policy.Decision) error {
 	switch {
 	case d.Outcome == policy.Allow:

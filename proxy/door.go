@@ -25,38 +25,35 @@ import (
 
 // The door.
 //
-// Whatever anybody does through the endpoint passes one of two functions, exactly once:
+// Every request of the endpoint passes one of two functions, exactly once:
 //
-//   - call: what calls something that a backend or a script offers. A client's tools/call,
-//     prompts/get, resources/read and so on come here, and so does every call that a script
-//     makes (call_tool and its kin), also of a tool that no client sees.
-//   - admit: everything else. initialize, lists, subscriptions/listen, the GET and DELETE of
-//     a session, and notifications of clients. wire.Method.Call says which methods are calls.
+//   - call: what calls something that a backend or a script offers: a client's tools/call, prompts/get, resources/read and
+//     so on, and every call that a script makes (call_tool and its kin), also of hidden tools.
+//   - admit: everything else: initialize, lists, subscriptions/listen, the GET and DELETE of a session, and notifications of
+//     clients. wire.Method.Call says which methods are calls.
 //
-// Both do the same in the same order: may it be done; then it is done, below a span; then it
-// is counted and logged with its outcome. A rule about who may do what, a quota or an audit
-// goes here, in call and in admit, between what is asked for being known and it being done,
-// and nowhere else.
+// Both do the same in the same order: they decide whether it may be done; it is done, within a span; it is counted and
+// logged with its outcome. A rule about who may do what, a quota or an audit belongs into call and admit, after the
+// entry was found and before anything is done, and nowhere else.
 //
-// What does not come so far is no request of anybody: frames that are not valid, requests that
-// the edges refuse for their Origin, credential, session or headers, and the answers of
-// clients to questions, which belong to the call that asked.
+// What is refused before is no request of a client: invalid frames, requests that the edge refuses for their Origin,
+// credential, session or headers. The responses of clients to our requests belong to the call that asked.
 
-// A request is who wants to do what.
+// A request is what the door knows of a request.
 type request struct {
-	method    string // of MCP; "GET" and "DELETE" of a session's stream and of a session
-	principal string // the key of who asks; "" is nobody's
+	method    string // of MCP; "GET" and "DELETE" for a session's stream and its end
+	principal string // key of the principal; "" is anonymous
 	revision  string
 	meta      json.RawMessage // with the trace context of the client; nil if there is none
 	client    *edge.Client
 }
 
-// requestOf is a request of a client.
+// requestOf describes a request of a client.
 func requestOf(c *edge.Client, method string, params json.RawMessage) request {
 	return request{method: method, principal: c.Principal, revision: c.Revision, meta: jsonscan.Get(params, "_meta"), client: c}
 }
 
-// admit is the door for what is no call. The error is that of serve.
+// admit is the door for what is no call. It returns the error of serve.
 func (p *Proxy) admit(ctx context.Context, r request, serve func(context.Context) error) (err error) {
 	m := p.metrics.Of(r.method)
 	m.Enter()
@@ -66,7 +63,7 @@ func (p *Proxy) admit(ctx context.Context, r request, serve func(context.Context
 		o := outcome.In(ctx, err)
 		took := time.Since(began)
 		end(o, err)
-		m.Leave(o, took)
+		m.Done(o, took)
 		if lost := p.auditAdmit(ctx, r, o, took, err); err == nil {
 			err = lost
 		}
@@ -77,14 +74,14 @@ func (p *Proxy) admit(ctx context.Context, r request, serve func(context.Context
 	return serve(spanned)
 }
 
-// A callable is how what a request calls is found, and what is done then.
+// A callable says how to find what a request calls, and what to do with it.
 type callable struct {
 	find func(*Proxy, context.Context, *exchange) (*catalog.Entry, error)
 	run  func(*Proxy, context.Context, *exchange, *catalog.Entry) (*backends.Response, error)
 }
 
-// call is the door for calls, of clients and of scripts. It is over when the last byte of a
-// result that streams has been passed on.
+// call is the door for calls, of clients and of scripts. A call with a streamed result ends with the last byte of the
+// result.
 func (p *Proxy) call(ctx context.Context, x *exchange, c callable) (*backends.Response, error) {
 	v := visit{p: p, x: x, counts: p.metrics.Of(x.method), began: time.Now()}
 	ctx, v.end = p.callSpan(ctx, x)
@@ -129,15 +126,15 @@ func (p *Proxy) call(ctx context.Context, x *exchange, c callable) (*backends.Re
 type visit struct {
 	p      *Proxy
 	x      *exchange
-	entry  *catalog.Entry // nil when there is none of that name
+	entry  *catalog.Entry // nil if there is none of that name
 	counts *metrics.Method
 	began  time.Time
-	end    func(outcome.Outcome, error) // of the span
-	head   []byte                       // the beginning of a result that streams, where the audit wants it
+	end    func(outcome.Outcome, error) // ends the span
+	head   []byte                       // beginning of a streamed result, if the audit records it
 }
 
-// limit counts a client's call of a tool for its quotas, or refuses it. A request that goes on
-// with a call of ours that waits for an answer is part of that one.
+// limit counts a client's call of a tool for its quotas, or refuses it. A request that resumes a suspended call or a
+// run is not counted again.
 func (v *visit) limit() error {
 	x, e := v.x, v.entry
 	if !v.p.quota.On() || x.method != wire.ToolsCall || x.script != nil || x.returns() {
@@ -154,7 +151,7 @@ func (v *visit) limit() error {
 	x.decision = decision{overdue, over.Limit}
 	v.p.metrics.Overdue(over.Limit, over.Tool)
 	seconds := max(1, int64(math.Ceil(over.RetryAfter.Seconds())))
-	err := wire.Errorf(wire.TooMany, "too many calls: %s lets %d be made in %s; try again in %d s", over.Limit, over.Calls, over.Period, seconds)
+	err := wire.Errorf(wire.TooMany, "too many calls: %s allows %d in %s; try again in %d s", over.Limit, over.Calls, over.Period, seconds)
 	err.Data = new(jsonscan.Object).Raw(wire.DataRetryAfter, strconv.AppendInt(nil, seconds, 10)).JSON()
 	return &edge.Refusal{Err: err, Status: http.StatusTooManyRequests, Header: http.Header{"Retry-After": {strconv.FormatInt(seconds, 10)}}}
 }
@@ -164,8 +161,8 @@ func (v visit) leaveAtEnd(ctx context.Context, resp *backends.Response) {
 	resp.OnClose(func() { v.leave(ctx, ctx.Err(), nil) })
 }
 
-// leave counts and logs a call that is over. The error says that its line is not on disk and
-// has to be.
+// leave counts and logs a call that has ended. The error says that its audit event is not on disk although it has to
+// be.
 func (v visit) leave(ctx context.Context, err error, result []byte) error {
 	o, took := v.x.outcome, time.Since(v.began)
 	switch {
@@ -179,7 +176,7 @@ func (v visit) leave(ctx context.Context, err error, result []byte) error {
 		v.p.shapes.Note(v.entry.Name, result)
 	}
 	if v.x.script == nil {
-		v.counts.Leave(o, took)
+		v.counts.Done(o, took)
 		v.counts.CalledByClient(o)
 	} else {
 		v.counts.CalledByScript(o)
@@ -208,7 +205,7 @@ func (v visit) log(ctx context.Context, o outcome.Outcome, took time.Duration, e
 	v.p.log.LogAttrs(ctx, slog.LevelDebug, "call", logged(o, took, err, about...)...)
 }
 
-// name is what is called: as the catalog has it, or as it was asked for.
+// name is the name of the entry, or else the requested one.
 func (v visit) name() string {
 	if v.entry != nil {
 		return v.entry.Name
@@ -216,10 +213,10 @@ func (v visit) name() string {
 	return jsonscan.GetString(v.x.params, wire.MethodOf(v.x.method).Member)
 }
 
-// maxLine is how much of a name goes into a line of the log and a span.
+// maxLine bounds a name in a log line and in a span, in characters.
 const maxLine = 200
 
-// logged are the attributes of the line about something that ended.
+// logged are the attributes of the log line about a request that has ended.
 func logged(o outcome.Outcome, took time.Duration, err error, about ...slog.Attr) []slog.Attr {
 	about = append(about, slog.String("outcome", o.String()), slog.Duration("duration", took))
 	if err != nil {
@@ -228,7 +225,7 @@ func logged(o outcome.Outcome, took time.Duration, err error, about ...slog.Attr
 	return about
 }
 
-// by says who makes the call of an exchange.
+// by is "script" or "client", the caller of an exchange.
 func (x *exchange) by() string {
 	if x.script != nil {
 		return "script"
@@ -240,7 +237,7 @@ func (x *exchange) by() string {
 func (p *Proxy) callSpan(ctx context.Context, x *exchange) (context.Context, spans.End) {
 	switch {
 	case x.script == nil:
-		return p.spans.Request(ctx, x.method, x.client.Revision, jsonscan.Get(x.params, "_meta"))
+		return p.spans.Request(ctx, x.method, x.client.Revision, x.Get(members.Meta))
 	case !p.spans.Made():
 		return p.spans.Begin(ctx, "")
 	}

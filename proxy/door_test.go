@@ -23,6 +23,7 @@ import (
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/testkit"
+	"github.com/vmcp-dev/vmcp/internal/testmode"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 	"github.com/vmcp-dev/vmcp/proxy"
 	"github.com/vmcp-dev/vmcp/script"
@@ -61,7 +62,7 @@ func number(b []byte) int {
 	return n
 }
 
-// door is a proxy whose metrics, log, spans and audit tell what passed its door.
+// door is a proxy whose metrics, log, spans and audit show what passed its door.
 type door struct {
 	t     *testing.T
 	proxy *proxy.Proxy
@@ -102,9 +103,9 @@ func startDoor(t *testing.T, scripts ...config.ScriptedTool) *door {
 	return d
 }
 
-// passages are what passed the door, as metrics, log, spans and audit tell it: "requests tools/call
-// ok", "calls tools/call client ok", "log call tools/call client ok", "log request ping ok",
-// "trace tools/call", "trace step", "audit tools/call", "audit step".
+// passages are the requests at the door, as metrics, log, spans and audit report them: "requests tools/call ok", "calls
+// tools/call client ok", "log call tools/call client ok", "log request ping ok", "trace tools/call", "trace step",
+// "audit tools/call", "audit step".
 func (d *door) passages() map[string]int {
 	resp, err := http.Get(d.url + "/metrics")
 	if err != nil {
@@ -152,13 +153,13 @@ func (d *door) passages() map[string]int {
 	return seen
 }
 
-// during is what passes the door while do runs, and until all of want has.
+// during returns what passes the door while do runs, and until all of want has.
 func (d *door) during(want []string, do func()) {
 	d.t.Helper()
 	before := d.passages()
 	do()
 	var got []string
-	for late := time.Now().Add(20 * time.Second); ; {
+	for late := time.Now().Add(time.Minute); ; {
 		got = nil
 		for what, n := range d.passages() {
 			got = append(got, slices.Repeat([]string{what}, n-before[what])...)
@@ -175,7 +176,7 @@ func (d *door) during(want []string, do func()) {
 	}
 }
 
-// passage is what is to be seen of one request of a client.
+// passage is what one request of a client makes.
 func passage(method, outcome string) []string {
 	label := label(method)
 	if wire.MethodOf(method).Call {
@@ -184,7 +185,7 @@ func passage(method, outcome string) []string {
 	return []string{"requests " + label + " " + outcome, "log request " + method + " " + outcome, "trace " + method, "audit " + method}
 }
 
-// label is a method as metrics have it.
+// label is the label of a method in metrics.
 func label(method string) string {
 	if slices.Contains(append(wire.FromClients(), "GET", "DELETE"), method) {
 		return method
@@ -192,7 +193,7 @@ func label(method string) string {
 	return "other"
 }
 
-// paramsOf are good params of every method that wants some.
+// paramsOf are valid params of every method that needs some.
 var paramsOf = map[string]string{
 	wire.ToolsCall:     `{"name":"slow"}`,
 	wire.PromptsGet:    `{"name":"greet"}`,
@@ -217,9 +218,10 @@ type peer interface {
 	listen(params string) // opens subscriptions/listen and ends it
 }
 
-// TestEveryMethodPassesTheDoorOnce uses every method of the table in internal/wire, as each
-// kind of client does: each is counted once, and leaves one line in the log at debug.
+// TestEveryMethodPassesTheDoorOnce uses every method of the table in internal/wire, with each kind of client: each
+// request is counted once, and makes one log line at debug.
 func TestEveryMethodPassesTheDoorOnce(t *testing.T) {
+	testmode.Parallel(t)
 	for _, revision := range []string{wire.Rev2511, wiretest.Modern} {
 		for _, transport := range []string{"http", "stdio"} {
 			t.Run(transport+" "+revision, func(t *testing.T) {
@@ -237,7 +239,7 @@ func TestEveryMethodPassesTheDoorOnce(t *testing.T) {
 	}
 }
 
-// use has a client use one method.
+// use makes a client use one method.
 func (d *door) use(c peer, method, revision string) {
 	d.t.Helper()
 	params := paramsOf[method]
@@ -261,7 +263,7 @@ func (d *door) use(c peer, method, revision string) {
 	d.during(want, func() { do(method, params) })
 }
 
-// connect connects a client, which for one with a session passes the door, too.
+// connect connects a client; one with a session passes the door by that.
 func (d *door) connect(transport, revision string) peer {
 	d.t.Helper()
 	var want []string
@@ -313,7 +315,7 @@ func (c *httpPeer) listen(params string) {
 	c.client.Call(ctx, wire.Listen, params)
 }
 
-// do sends a GET or DELETE of the session; it returns when the answer has begun.
+// do sends a GET or DELETE of the session; it returns when the response has begun.
 func (c *httpPeer) do(method string) {
 	ctx, cancel := context.WithCancel(c.d.t.Context())
 	defer cancel()
@@ -382,8 +384,8 @@ def run(params):
     return {}
 `
 
-// TestEveryCallOfAScriptPassesTheDoorOnce: a script's calls pass where a client's do, of
-// backends' tools, of other scripts and of tools that there are not.
+// TestEveryCallOfAScriptPassesTheDoorOnce: calls by a script pass the door like a client's: of backends' tools, of
+// other scripts and of unknown tools.
 func TestEveryCallOfAScriptPassesTheDoorOnce(t *testing.T) {
 	d := startDoor(t,
 		config.ScriptedTool{Name: "leaf", Description: "d", Script: "def run(params):\n    return {}\n"},
@@ -396,7 +398,7 @@ func TestEveryCallOfAScriptPassesTheDoorOnce(t *testing.T) {
 	d.during(want, func() { c.call(wire.ToolsCall, `{"name":"calls"}`) })
 }
 
-// TestCallsCountByOutcome: what became of a call, also where only its last bytes tell.
+// TestCallsCountByOutcome: calls are counted by outcome, also if only the last bytes of the result show it.
 func TestCallsCountByOutcome(t *testing.T) {
 	d := startDoor(t,
 		config.ScriptedTool{Name: "broken", Description: "d", Script: "def run(params):\n    fail(\"no\")\n"},
@@ -415,8 +417,8 @@ func TestCallsCountByOutcome(t *testing.T) {
 	}
 }
 
-// TestARunCountsOnce: a run that asks a stateless client counts when it is over, however often
-// its last request comes.
+// TestARunCountsOnce: a run that asks a stateless client is counted at its end, however often the last request is
+// repeated.
 func TestARunCountsOnce(t *testing.T) {
 	_, url := startAsking(t)
 	result, failure := modernCall(t, url, "asking", "")

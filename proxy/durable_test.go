@@ -22,6 +22,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/config/durable"
 	"github.com/vmcp-dev/vmcp/internal/limits"
 	"github.com/vmcp-dev/vmcp/internal/testmode"
 	"github.com/vmcp-dev/vmcp/proxy"
@@ -30,13 +31,14 @@ import (
 	"github.com/vmcp-dev/vmcp/runs/seal"
 )
 
-// A till is a backend with a tool of each kind, in front of which connections may break.
+// A till is a backend with a tool of each kind, whose connections can be broken.
 type till struct {
-	mu     sync.Mutex
-	calls  map[string]int
-	keys   []string // of calls, as _meta and as header
-	broken atomic.Bool
-	breaks atomic.Int32 // so many calls more
+	mu      sync.Mutex
+	calls   map[string]int
+	keys    []string // of calls, as _meta and as header
+	broken  atomic.Bool
+	breaks  atomic.Int32 // so many calls more
+	refuses atomic.Bool  // calls are answered 503
 }
 
 func (c *till) did(what string) int {
@@ -45,7 +47,7 @@ func (c *till) did(what string) int {
 	return c.calls[what]
 }
 
-// serve is the backend's URL. While it is broken, a call is made and its answer is lost.
+// serve is the backend's URL. While it is broken, a call is executed and its response is lost.
 func (c *till) serve(t *testing.T) string {
 	s := mcp.NewServer(&mcp.Implementation{Name: "till", Version: "1"}, nil)
 	for name, hints := range map[string]mcp.ToolAnnotations{"pay": {}, "bulk": {}, "put": {IdempotentHint: true}, "look": {ReadOnlyHint: true}} {
@@ -67,6 +69,10 @@ func (c *till) serve(t *testing.T) string {
 	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		r.Body = io.NopCloser(bytes.NewReader(body))
+		if c.refuses.Load() {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
 		if bytes.Contains(body, []byte(`"tools/call"`)) && (c.broken.Load() || c.breaks.Add(-1) >= 0) {
 			httputil.NewSingleHostReverseProxy(inner).ServeHTTP(httptest.NewRecorder(), r)
 			panic(http.ErrAbortHandler)
@@ -77,7 +83,7 @@ func (c *till) serve(t *testing.T) string {
 	return front.URL
 }
 
-// startKept is start with a store that the test can reach.
+// startKept is start with a store that the test can use.
 func startKept(t *testing.T, script string, more func(*config.Config)) (*till, runs.Store, string) {
 	t.Helper()
 	c, kept, url, _ := startKeptProxy(t, script, more)
@@ -96,7 +102,7 @@ func startOver(t *testing.T, kept runs.Store, script string, more func(*config.C
 	t.Helper()
 	c := &till{calls: map[string]int{}}
 	cfg := &config.Config{
-		SessionStorage: config.SessionStorage{Provider: config.StorageSQLite},
+		SessionStorage: durable.SessionStorage{Provider: durable.StorageSQLite},
 		Backends:       []config.Backend{{Name: "till", URL: c.serve(t), IdempotencyHeader: "Idempotency-Key"}},
 		ScriptedTools:  []config.ScriptedTool{{Name: "asking", Description: "d", Script: script}},
 	}
@@ -117,7 +123,7 @@ func startOver(t *testing.T, kept runs.Store, script string, more func(*config.C
 	return c, srv.URL + "/mcp", p
 }
 
-// metric is the value of a metric, as the page has it.
+// metric is the value of a metric on the page.
 func metric(t *testing.T, url, name string) string {
 	t.Helper()
 	_, page := ask(t, "GET", strings.TrimSuffix(url, "/mcp")+"/metrics", "", "")
@@ -128,8 +134,8 @@ func metric(t *testing.T, url, name string) string {
 	return m[1]
 }
 
-// TestReadOnlyRunsWriteNothing: a script that only reads costs the store nothing; three calls that may not be repeated
-// cost a write each, and one for the end.
+// TestReadOnlyRunsWriteNothing: a script that only reads makes no write to the store; three calls that may not be
+// repeated make one each, and one for the end.
 func TestReadOnlyRunsWriteNothing(t *testing.T) {
 	for tool, want := range map[string]struct{ writes, done string }{"look": {"0", "0"}, "pay": {"4", "1"}, "put": {"4", "1"}} {
 		_, _, url := startKept(t, fmt.Sprintf("def run(params):\n    for i in range(3):\n        call_tool(%q)\n    return 1\n", tool), nil)
@@ -145,8 +151,8 @@ func TestReadOnlyRunsWriteNothing(t *testing.T) {
 	}
 }
 
-// TestDoubtInALiveCall: a connection that is lost behind a request leaves a doubt, which the same request reports until
-// it is resolved; a call that the configuration says may be repeated is made again.
+// TestDoubtInALiveCall: a connection lost after a request was sent leaves a doubt, which the same request reports until
+// it is resolved; a call that is configured as repeatable is repeated.
 func TestDoubtInALiveCall(t *testing.T) {
 	const script = "def run(params):\n    return call_tool(\"pay\")\n"
 	const key = `,"_meta":{"dev.vmcp/idempotencyKey":"k","io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"elicitation":{}}}`
@@ -187,7 +193,7 @@ func TestDoubtInALiveCall(t *testing.T) {
 	}
 }
 
-// TestOperatorsAreCounted: a run that goes on by itself since somebody resolved it says so.
+// TestOperatorsAreCounted: a run that is resumed after an operator has resolved it is counted with that cause.
 func TestOperatorsAreCounted(t *testing.T) {
 	c, kept, url := startKept(t, "def run(params):\n    return call_tool(\"pay\")\n", nil)
 	c.breaks.Store(1)
@@ -199,7 +205,7 @@ func TestOperatorsAreCounted(t *testing.T) {
 	if err := kept.Resolve(t.Context(), list[0].ID, "0", runs.Resolution{Done: json.RawMessage("1")}); err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(10 * time.Second); metric(t, url, `vmcp_runs{state="done"}`) != "1" && time.Now().Before(deadline); {
+	for deadline := time.Now().Add(time.Minute); metric(t, url, `vmcp_runs{state="done"}`) != "1" && time.Now().Before(deadline); {
 		<-time.After(10 * time.Millisecond)
 	}
 	if n := metric(t, url, `vmcp_runs_resumed_total{cause="operator"}`); n != "1" {
@@ -207,7 +213,7 @@ func TestOperatorsAreCounted(t *testing.T) {
 	}
 }
 
-// TestRepeatedInALiveCall: a call that may be repeated is made again, under the same key, when its connection is lost; once.
+// TestRepeatedInALiveCall: a repeatable call is repeated once, with the same key, when its connection is lost.
 func TestRepeatedInALiveCall(t *testing.T) {
 	for _, tt := range []struct {
 		tool, durable string
@@ -229,7 +235,7 @@ func TestRepeatedInALiveCall(t *testing.T) {
 	}
 }
 
-// TestIdempotencyKeys: every call of a run brings its key, as a header too where the backend wants it.
+// TestIdempotencyKeys: every call of a run has its key, also as a header if the backend is configured so.
 func TestIdempotencyKeys(t *testing.T) {
 	c, kept, url := startKept(t, "def run(params):\n    call_tool(\"pay\")\n    call_tool(\"put\")\n    return 1\n", nil)
 	modernCall(t, url, "asking", "")
@@ -243,7 +249,7 @@ func TestIdempotencyKeys(t *testing.T) {
 	}
 }
 
-// TestWhatMayBeRepeated: the administrator's word beats the tool's, and without trust in hints it is the only one.
+// TestWhatMayBeRepeated: the configuration has precedence over annotations, and is used alone if these are not trusted.
 func TestWhatMayBeRepeated(t *testing.T) {
 	yes, no := true, false
 	for _, tt := range []struct {
@@ -272,7 +278,7 @@ func TestWhatMayBeRepeated(t *testing.T) {
 	}
 }
 
-// TestCancel: a run that an operator cancels begins nothing more, and its request says why.
+// TestCancel: a run that an operator cancels begins no further effect, and its request gets the reason.
 func TestCancel(t *testing.T) {
 	_, kept, url := startKept(t, "def run(params):\n    elicit(\"?\")\n    return call_tool(\"pay\")\n", nil)
 	result, _ := modernCall(t, url, "asking", "")
@@ -289,7 +295,7 @@ func TestCancel(t *testing.T) {
 	}
 }
 
-// TestRunsThatAreNeverKept: questions work as before, and the store has none of it.
+// TestRunsThatAreNeverKept: questions work, and the store has nothing.
 func TestRunsThatAreNeverKept(t *testing.T) {
 	c, kept, url := startKept(t, "def run(params):\n    call_tool(\"pay\")\n    return elicit(\"?\").action\n", func(c *config.Config) { c.ScriptedTools[0].Durable = "never" })
 	result, _ := modernCall(t, url, "asking", "")
@@ -305,7 +311,7 @@ func TestRunsThatAreNeverKept(t *testing.T) {
 	}
 }
 
-// TestDoubtThatFails: with onDoubt: fail nobody is waited for.
+// TestDoubtThatFails: with onDoubt: fail the run does not wait for an operator.
 func TestDoubtThatFails(t *testing.T) {
 	c, kept, url := startKept(t, "def run(params):\n    return call_tool(\"pay\")\n", func(c *config.Config) { c.ScriptedTools[0].OnDoubt = "fail" })
 	c.broken.Store(true)
@@ -317,7 +323,7 @@ func TestDoubtThatFails(t *testing.T) {
 	}
 }
 
-// TestDrainSuspendsSleeps: a process that is about to end does not wait for a sleep that a request is held for.
+// TestDrainSuspendsSleeps: the shutdown does not wait for a sleep for which a request is open.
 func TestDrainSuspendsSleeps(t *testing.T) {
 	_, kept, url, p := startKeptProxy(t, "def run(params):\n    sleep(\"8s\")\n    return 1\n", nil)
 	answered := make(chan string)
@@ -337,13 +343,62 @@ func TestDrainSuspendsSleeps(t *testing.T) {
 	}
 }
 
-// TestLifetime: a run that is not over in time fails, however it waits.
+// TestDrainEndsQuestionsOfSessions: once the port closes no answer can come to a session over HTTP. Its request ends, and
+// says whether the run goes on; that still waits for an answer.
+func TestDrainEndsQuestionsOfSessions(t *testing.T) {
+	for _, durable := range []string{"always", "auto", "never"} {
+		t.Run(durable, func(t *testing.T) {
+			_, kept, url, p := startKeptProxy(t, "def run(params):\n    return elicit(\"?\").action\n", func(c *config.Config) { c.ScriptedTools[0].Durable = durable })
+			asked, over := make(chan struct{}), make(chan struct{})
+			s := connect(t, url, "2025-11-25", &mcp.ClientOptions{ElicitationHandler: func(context.Context, *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+				close(asked)
+				<-over
+				return &mcp.ElicitResult{Action: "decline"}, nil
+			}})
+			defer close(over)
+			answered := make(chan string, 1)
+			go func() {
+				r, err := s.CallTool(t.Context(), &mcp.CallToolParams{Name: "asking", Arguments: map[string]any{}})
+				answered <- fmt.Sprint(r, err)
+			}()
+			<-asked
+			p.Drain()
+			want := "the server is shutting down; the run will be resumed"
+			if durable == "never" {
+				want = "the server is shutting down, and the run ended with it"
+			}
+			if got := <-answered; !strings.Contains(got, want) {
+				t.Errorf("the client has %s, want %q", got, want)
+			}
+			list, _, err := kept.List(t.Context(), runs.Filter{States: []runs.State{runs.Waiting}})
+			if err != nil || len(list) != 1 && durable != "never" {
+				t.Errorf("%d runs wait, %v", len(list), err)
+			}
+		})
+	}
+}
+
+// inTime is the result of a call that asks: with the shortest of these times within which this machine asks.
+func inTime(t *testing.T, call func(within time.Duration) json.RawMessage) (result json.RawMessage) {
+	for within := 300 * time.Millisecond; within < time.Minute; within *= 2 {
+		if result = call(within); strings.Contains(string(result), "input_required") {
+			break
+		}
+	}
+	return result
+}
+
+// TestLifetime: a run that exceeds its lifetime fails, in whatever way it waits.
 func TestLifetime(t *testing.T) {
 	testmode.Parallel(t)
-	_, kept, url := startKept(t, "def run(params):\n    elicit(\"?\")\n", func(c *config.Config) {
-		c.ScriptedTools[0].Limits = &limits.Run{Lifetime: limits.Duration(300 * time.Millisecond)}
+	var kept runs.Store
+	var url string
+	result := inTime(t, func(within time.Duration) json.RawMessage {
+		_, kept, url = startKept(t, "def run(params):\n    elicit(\"?\")\n", func(c *config.Config) {
+			c.ScriptedTools[0].Limits = &limits.Run{Lifetime: limits.Duration(within)}
+		})
+		return first(modernCall(t, url, "asking", ""))
 	})
-	result, _ := modernCall(t, url, "asking", "")
 	in := asks(t, result)
 	for {
 		list, _, err := kept.List(t.Context(), runs.Filter{States: []runs.State{runs.Failed}})

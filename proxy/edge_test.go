@@ -15,7 +15,7 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/testmode"
 )
 
-// raw is an HTTP client that says exactly what it is told to.
+// raw is an HTTP client that sends exactly what it is given.
 type raw struct {
 	t       *testing.T
 	url     string
@@ -63,7 +63,7 @@ func (c *raw) initialize(revision string) string {
 
 const modernMeta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}`
 
-// TestEdgeRefuses shows the status and the code of everything that the edge turns away.
+// TestEdgeRefuses shows the status and the code of everything that the edge refuses.
 func TestEdgeRefuses(t *testing.T) {
 	testmode.Parallel(t)
 	_, url := start(t, &config.Config{})
@@ -134,7 +134,44 @@ func TestSessions(t *testing.T) {
 	}
 }
 
-// TestBatches exist in one revision.
+// TestSeveralSessionIDs: a request names one session. The same id twice, as a proxy may send it, counts as one.
+func TestSeveralSessionIDs(t *testing.T) {
+	_, url := start(t, &config.Config{})
+	one, two := &raw{t: t, url: url}, &raw{t: t, url: url}
+	one.initialize("2025-11-25")
+	two.initialize("2025-11-25")
+	for _, tt := range []struct {
+		ids    []string
+		status int
+	}{
+		{[]string{one.session, one.session}, 200},
+		{[]string{one.session, two.session}, 400},
+		{[]string{one.session, "nobody"}, 400},
+		{[]string{"nobody", one.session}, 400},
+		{[]string{one.session, ""}, 400},
+		{[]string{one.session, one.session, two.session}, 400},
+		{[]string{"nobody", "nobody"}, 404},
+	} {
+		for _, method := range []string{"POST", "GET", "DELETE"} {
+			if method != "POST" && tt.status == 200 {
+				continue // it would end the session, or wait for its events
+			}
+			r, _ := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"ping"}`))
+			r.Header = http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"}, "Mcp-Session-Id": tt.ids}
+			resp, err := http.DefaultClient.Do(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			body, _ := io.ReadAll(resp.Body)
+			resp.Body.Close()
+			if resp.StatusCode != tt.status || tt.status == 400 && !strings.Contains(string(body), "several Mcp-Session-Id headers that differ: want one session id") {
+				t.Errorf("%s with %q: %d %s, want %d", method, tt.ids, resp.StatusCode, body, tt.status)
+			}
+		}
+	}
+}
+
+// TestBatches: only one revision has batches.
 func TestBatches(t *testing.T) {
 	_, url := start(t, &config.Config{})
 	batch := `[{"jsonrpc":"2.0","id":1,"method":"ping"},{"jsonrpc":"2.0","method":"notifications/x"},{"jsonrpc":"2.0","id":2,"method":"no/such"},{"id":3}]`
@@ -163,7 +200,7 @@ func TestBatches(t *testing.T) {
 	}
 }
 
-// TestStreamsResume loses the connection in mid-call and comes back for the answer.
+// TestStreamsResume loses the connection during a call and resumes the stream.
 func TestStreamsResume(t *testing.T) {
 	release := make(chan struct{})
 	backend := slowBackend(t, release)
@@ -195,7 +232,7 @@ func TestStreamsResume(t *testing.T) {
 	}
 }
 
-// TestAnswerGoesOnBeforeItsEnd: what is there of a large answer does not wait for the rest.
+// TestAnswerGoesOnBeforeItsEnd: the beginning of a large response is sent before its end has arrived.
 func TestAnswerGoesOnBeforeItsEnd(t *testing.T) {
 	const size = 200_000
 	more := make(chan struct{})

@@ -11,7 +11,7 @@ import (
 	"github.com/vmcp-dev/vmcp/proxy"
 )
 
-// A proxy is an http.Handler; what it serves can be changed while it does.
+// A proxy is an http.Handler; its configuration can be changed while it serves.
 func Example() {
 	cfg, err := config.Parse("vmcp.yaml", []byte(`
 scriptedTools:

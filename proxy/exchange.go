@@ -18,36 +18,35 @@ import (
 	"github.com/vmcp-dev/vmcp/proxy/members"
 	"github.com/vmcp-dev/vmcp/proxy/outcome"
 	"github.com/vmcp-dev/vmcp/proxy/outward"
-	"github.com/vmcp-dev/vmcp/proxy/parked"
+	"github.com/vmcp-dev/vmcp/proxy/suspended"
 	"github.com/vmcp-dev/vmcp/script"
 )
 
-// An exchange is one request of a client while it is served. To the backend it is the
-// Sink of the call.
+// An exchange is one request of a client while it is served. For the backend it is the Sink of the call.
 type exchange struct {
-	p      *Proxy
-	client *edge.Client
-	method string
-	id     json.RawMessage
-	params json.RawMessage // the client's, with the reserved _meta keys taken off
-	header http.Header     // nil on stdio
-	body   *body.Buffer    // what params is a part of; nil when nobody reuses it
-	live   *parked.Call    // set while a stateless client's call may be parked
-	out    edge.FrameWriter
+	p       *Proxy
+	client  *edge.Client
+	method  string
+	id      json.RawMessage
+	params  json.RawMessage // the client's, without the reserved _meta keys
+	header  http.Header     // nil on stdio
+	body    *body.Buffer    // the buffer that params is a part of; nil if it is not reused
+	pending *suspended.Call // set if the call of a stateless client can be suspended
+	out     edge.FrameWriter
 
-	members.Members       // of the params as they came
-	invalid         error // why the request is refused, found while they were read
+	members.Members       // of the params as received
+	invalid         error // why the request is refused, found while params were read
 
-	script   *host.Call      // the call of a script that this is; nil: the client's own request
-	parent   *exchange       // of that script; nil: it is the client's own
-	outcome  outcome.Outcome // set where the bytes of the result do not tell it
-	who      *access.Who     // who asks, to the policies; nil: none decide
-	unseen   *catalog.Entry  // what was asked for and is not there for them
-	task     *catalog.Entry  // the tool that the task belongs to which is asked about
-	decision decision        // of whether it may be done
-	audit    passage         // what the audit knows of it
+	script   *host.Call      // the call of a script; nil for a client's own request
+	parent   *exchange       // the request that the script serves; nil for a client's own request
+	outcome  outcome.Outcome // set if the bytes of the result do not show it
+	who      *access.Who     // the requester for policies; nil without policies
+	unseen   *catalog.Entry  // the entry that was named and is invisible to the requester
+	task     *catalog.Entry  // the tool of the task that the request is about
+	decision decision        // by policies and quotas
+	audit    passage         // the audit's state of the request
 
-	traceAll bool // it may show hidden tools
+	traceAll bool // its trace may show hidden tools
 }
 
 func newExchange(p *Proxy, r edge.Request) *exchange {
@@ -72,29 +71,29 @@ func (x *exchange) caller() *backends.Caller {
 	return c
 }
 
-// callerIn describes the client to a backend, for a request of ctx.
+// callerIn describes the client to a backend, including its credentials in ctx.
 func (x *exchange) callerIn(ctx context.Context) *backends.Caller {
 	c, out := x.caller(), outward.Of(ctx)
 	c.User, c.Header = out.User, out.Header
 	return c
 }
 
-// Notify passes a backend's notification on to the client that caused it, and waits for it.
+// Notify passes a backend's notification on to the client that caused it; it blocks until it is written.
 func (x *exchange) Notify(method string, params json.RawMessage) {
 	if x.wanted(method, params) {
 		x.out.Send(wire.Notification(method, x.clean(params)))
 	}
 }
 
-// Offer is Notify for what others would wait behind.
+// Offer is Notify without blocking, for notifications that would delay other calls.
 func (x *exchange) Offer(method string, params json.RawMessage) {
 	if x.wanted(method, params) {
 		x.out.Offer(wire.Notification(method, x.clean(params)))
 	}
 }
 
-// clean is what a backend says beside its results, without reserved keys and without secrets: a
-// log message or the text of a progress may well be about the request that the backend got.
+// clean removes reserved keys and secrets from a notification: a log message or a progress text may quote the request
+// that the backend got.
 func (x *exchange) clean(params json.RawMessage) json.RawMessage {
 	return x.p.secrets.JSON(adapt.CleanMeta(params))
 }
@@ -103,10 +102,14 @@ func (x *exchange) wanted(method string, params json.RawMessage) bool {
 	return method != wire.LogMessage || x.client.Wants(jsonscan.GetString(params, "level"))
 }
 
-// Polled passes on that the backend will answer to who comes back (SEP-1699).
+// Polled tells the client to reconnect, since the backend has told us to (SEP-1699).
 func (x *exchange) Polled(retry time.Duration) { edge.SendAway(x.out, retry) }
 
-// Request asks the client and waits for its answer. A script that has it asked is at rest meanwhile.
+// Left reports whether the client's session has ended: a run that it has begun may continue.
+func (x *exchange) Left() bool { return x.client.Session != nil && x.client.Session.Over() }
+
+// Request sends a request to the client and waits for the response. For a call of a script, the run does not count as
+// computing meanwhile.
 func (x *exchange) Request(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
 	if x.script != nil {
 		defer script.Resting(ctx)()
@@ -115,19 +118,19 @@ func (x *exchange) Request(ctx context.Context, method string, params json.RawMe
 	return x.asker()(ctx, method, params)
 }
 
-// asker asks the client in the way that the request has now: a later part of a run may be made for it
-// by another one.
+// asker returns a function that asks the client over the current request: a later part of a run may belong to another
+// one.
 func (x *exchange) asker() func(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
-	live, out := x.live, x.out
+	pending, out := x.pending, x.out
 	return func(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
 		defer script.Resting(ctx)()
 		switch {
 		case !x.client.Can(method):
 			return nil, adapt.CannotBeAsked(method)
-		case live != nil:
-			return live.Ask(ctx, method, params)
+		case pending != nil:
+			return pending.Ask(ctx, method, params)
 		case x.client.Session == nil:
-			return nil, wire.Errorf(wire.MethodNotFound, "%s cannot be asked inside this request", method)
+			return nil, wire.Errorf(wire.MethodNotFound, "%s cannot be sent during this request: the client has no session and the call cannot be suspended", method)
 		}
 		return x.client.Session.Ask(ctx, out, method, params)
 	}

@@ -10,8 +10,7 @@ import (
 	"github.com/vmcp-dev/vmcp/proxy/validation"
 )
 
-// checkFolder checks a configuration with a folder of scripts and returns the problems,
-// the folder's name left out.
+// checkFolder checks a configuration with a folder of scripts and returns the problems, without the folder's name.
 func checkFolder(t *testing.T, cfg config.Config, files map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -53,14 +52,14 @@ func TestScriptsFolder(t *testing.T) {
 	}{
 		{"a tool and a library", config.Config{}, map[string]string{"hello.star": helloStar, "words.star": words}, ""},
 		{"no declaration", config.Config{}, map[string]string{"a.star": "# a\ndef run(params): return 1"},
-			`a.star:2:1: error: run is defined, and nothing says what the tool is: want tool(name="...", description="...") at top level; a library has no run [tool-declaration]`},
+			`a.star:2:1: error: the file defines run but declares no tool: want tool(name="...", description="...") at top level; a library has no run [tool-declaration]`},
 		{"the rules of scriptedTools", config.Config{}, map[string]string{
 			"a.star": "tool(name='a b', parameters={'type': 'array'}, timeout='soon', limits={'stepps': 1})\ndef run(params): return 1"},
-			`a.star:1:1: error: tool.description: want a sentence that tells the model what the tool does [tool-declaration]
+			`a.star:1:1: error: tool.description: want a sentence that describes the tool for the model [tool-declaration]
 a.star:1:6: error: tool.name: want 1 to 64 letters, digits, - and _; have "a b" [tool-declaration]
 a.star:1:18: error: tool.parameters: want type: object at the root of the schema, have array [tool-declaration]
-a.star:1:56: error: "soon" is no duration; want such as "1h30m" or "2d" [tool-declaration]
-a.star:1:72: error: tool.limits.stepps: unknown field; did you mean "steps"? [tool-declaration]`},
+a.star:1:56: error: "soon" is not a duration; want for example "1h30m" or "2d" [tool-declaration]
+a.star:1:72: error: tool.limits.stepps: unknown field [tool-declaration]`},
 		{"a flag that is none", config.Config{}, map[string]string{
 			"a.star": "tool(name='x', description='X.', trust_annotations='yes')\ndef run(params): return 1"},
 			"a.star:1:52: error: tool: trust_annotations: want True or False, have string [tool-declaration]"},

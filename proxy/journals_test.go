@@ -5,27 +5,28 @@ import (
 	"testing"
 
 	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/config/durable"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/runs"
 	"github.com/vmcp-dev/vmcp/runs/memory"
 )
 
-// TestJournalsInMemoryAreBounded: what the configuration says of the size of a journal holds for one that is in memory, be
-// it because the run does not need a row or because there is no database.
+// TestJournalsInMemoryAreBounded: the configured bounds of a journal apply to one in memory, whether the run has no row
+// yet or there is no database.
 func TestJournalsInMemoryAreBounded(t *testing.T) {
 	for name, tt := range map[string]struct {
 		script, durable, want string
-		runs                  config.Runs
+		runs                  durable.Runs
 	}{
-		"entries, without a row": {"    for i in range(20):\n        call_tool(\"look\")\n", "", "limit reached: maxEntries (10)", config.Runs{MaxEntries: 10}},
-		"entries, with a row":    {"    for i in range(20):\n        call_tool(\"pay\")\n", "", "limit reached: maxEntries (10)", config.Runs{MaxEntries: 10}},
-		"entries, never kept":    {"    for i in range(20):\n        call_tool(\"pay\")\n", "never", "limit reached: maxEntries (10)", config.Runs{MaxEntries: 10}},
-		"bytes":                  {"    for i in range(20):\n        call_tool(\"bulk\")\n", "", "limit reached: maxBytes (100KB)", config.Runs{MaxBytes: 100 << 10}},
-		"neither is set":         {"    for i in range(1500):\n        progress(i)\n    return \"all of it\"\n", "", "all of it", config.Runs{}},
+		"entries, without a row": {"    for i in range(20):\n        call_tool(\"look\")\n", "", "limit reached: maxEntries (10)", durable.Runs{MaxEntries: 10}},
+		"entries, with a row":    {"    for i in range(20):\n        call_tool(\"pay\")\n", "", "limit reached: maxEntries (10)", durable.Runs{MaxEntries: 10}},
+		"entries, never kept":    {"    for i in range(20):\n        call_tool(\"pay\")\n", "never", "limit reached: maxEntries (10)", durable.Runs{MaxEntries: 10}},
+		"bytes":                  {"    for i in range(20):\n        call_tool(\"bulk\")\n", "", "limit reached: maxBytes (100KB)", durable.Runs{MaxBytes: 100 << 10}},
+		"neither is set":         {"    for i in range(1500):\n        progress(i)\n    return \"all of it\"\n", "", "all of it", durable.Runs{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, _, url := startKept(t, "def run(params):\n"+tt.script, func(cfg *config.Config) {
-				cfg.SessionStorage.Provider, cfg.Runs = config.StorageMemory, tt.runs
+				cfg.SessionStorage.Provider, cfg.Runs = durable.StorageMemory, tt.runs
 				cfg.ScriptedTools[0].Durable = tt.durable
 			})
 			result, failure := modernCall(t, url, "asking", "")
@@ -39,7 +40,7 @@ func TestJournalsInMemoryAreBounded(t *testing.T) {
 	}
 }
 
-// TestAnAnswerThatHasNoRoom: the run fails, and its journal does not say that it is not known whether the call was made.
+// TestAnAnswerThatHasNoRoom: the run fails, and its journal records no doubt about the call.
 func TestAnAnswerThatHasNoRoom(t *testing.T) {
 	kept := memory.New(runs.Options{MaxBytes: 2000}, nil)
 	c, url, _ := startOver(t, kept, "def run(params):\n    call_tool(\"pay\")\n    call_tool(\"bulk\")\n", nil)

@@ -17,7 +17,7 @@ import (
 	"github.com/vmcp-dev/vmcp/test/rig"
 )
 
-// series are the lines of /metrics that are series, as Prometheus counts them.
+// series are the lines of /metrics that are series.
 func series(t *testing.T, url string) []string {
 	t.Helper()
 	_, page := ask(t, "GET", strings.TrimSuffix(url, "/mcp")+"/metrics", "", "")
@@ -59,8 +59,7 @@ func many(t *testing.T, backends, tools int) (cfg *config.Config) {
 	return cfg
 }
 
-// TestSeriesAreBounded: 500 tools of 50 backends, all of them called, show less than 5000
-// series, and names that no tool has add none.
+// TestSeriesAreBounded: 500 tools of 50 backends, all called, have less than 5000 series, and unknown names add none.
 func TestSeriesAreBounded(t *testing.T) {
 	_, url := start(t, many(t, 50, 10))
 	for i := range 50 {
@@ -88,7 +87,7 @@ func TestSeriesAreBounded(t *testing.T) {
 	}
 }
 
-// TestSeriesOfToolsThatAreGone are deleted with the tool, the backend and the script.
+// TestSeriesOfToolsThatAreGone: they are deleted with the tool, the backend or the script.
 func TestSeriesOfToolsThatAreGone(t *testing.T) {
 	cfg := many(t, 2, 2)
 	cfg.ScriptedTools = []config.ScriptedTool{{Name: "twice", Description: "d", Script: `def run(p): return [call_tool("b0_t0"), call_tool("b1_t1")]`}}
@@ -118,7 +117,7 @@ func TestSeriesOfToolsThatAreGone(t *testing.T) {
 	}
 }
 
-// TestMostToolLabels: tools beyond the bound are counted together, each backend's by itself.
+// TestMostToolLabels: tools beyond the bound are counted together, per backend.
 func TestMostToolLabels(t *testing.T) {
 	for most, want := range map[int]string{3: "b0_t0 b0_t1 b1_t0", 1: "b0_t0 other other", 0: "other other other"} {
 		cfg := many(t, 2, 2)
@@ -136,8 +135,8 @@ func TestMostToolLabels(t *testing.T) {
 	}
 }
 
-// TestLabelsFollowTheBound: maxToolLabels counts at once when it changes, for scripts and their effects, too, and what a
-// script that is gone was counted as is gone with it, whatever it was.
+// TestLabelsFollowTheBound: a changed maxToolLabels applies at once, also to scripts and their effects, and the series
+// of a removed script are deleted.
 func TestLabelsFollowTheBound(t *testing.T) {
 	cfg := many(t, 2, 2)
 	cfg.ScriptedTools = []config.ScriptedTool{{Name: "twice", Description: "d", Script: "def run(params):\n    call_tool(\"b0_t0\")\n    call_tool(\"b1.t0\")\n    return {}\n"}}
@@ -200,7 +199,7 @@ func TestLabelsFollowTheBound(t *testing.T) {
 	}
 }
 
-// TestNativeHistograms are beside the classic buckets, for who reads them.
+// TestNativeHistograms: they exist in addition to the classic buckets.
 func TestNativeHistograms(t *testing.T) {
 	_, url := start(t, many(t, 1, 1))
 	modernCall(t, url, "t0", "")
@@ -235,7 +234,7 @@ func TestNativeHistograms(t *testing.T) {
 	}
 }
 
-// TestBackendPressureInMetrics: a caller that waits for its turn, one that leaves, and a breaker that opens.
+// TestBackendPressureInMetrics: a queued caller, one that cancels, and a breaker that opens.
 func TestBackendPressureInMetrics(t *testing.T) {
 	served := make(chan struct{}, 10)
 	b := &backendtest.Raw{Tools: toolsNamed("t", 1), Handle: func(x *backendtest.Exchange) {
@@ -260,7 +259,7 @@ func TestBackendPressureInMetrics(t *testing.T) {
 	<-gone
 	await := func(one string) {
 		t.Helper()
-		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		name, want, _ := strings.Cut(one, "} ")
 		err := rig.Poll(ctx, one, func() (bool, error) {

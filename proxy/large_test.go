@@ -12,8 +12,7 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
 
-// sized is a backend with sessions whose tool returns as many bytes as it is told, as JSON
-// and as an event.
+// sized is a backend with sessions whose tool returns the requested number of bytes, as JSON and as an event.
 func sized() *backendtest.Raw {
 	return &backendtest.Raw{
 		Session: "s", Tools: `{"name":"json","inputSchema":{"type":"object"}},{"name":"event","inputSchema":{"type":"object"}}`,
@@ -34,8 +33,8 @@ func sized() *backendtest.Raw {
 	}
 }
 
-// TestLargeResultsArriveWhole: a result that is still on its way when the call has
-// returned arrives to its end, whatever the stateless client declared that it can be asked.
+// TestLargeResultsArriveWhole: a result that is still arriving when the call has returned is complete, whatever
+// capabilities the stateless client declared.
 func TestLargeResultsArriveWhole(t *testing.T) {
 	testmode.Parallel(t)
 	_, url := start(t, &config.Config{Backends: []config.Backend{{Name: "b", URL: sized().Start(t)}}})
@@ -62,7 +61,7 @@ func TestLargeResultsArriveWhole(t *testing.T) {
 	}
 }
 
-// large calls a tool of sized and says what is wrong with the answer.
+// large calls a tool of sized and returns what is wrong with the response.
 func (c *raw) large(tool, meta string, n int) error {
 	_, body := c.do("POST", fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":%q,"arguments":{"bytes":%d},%s}}`, tool, n, meta),
 		"Mcp-Protocol-Version", "2026-07-28", "Mcp-Method", "tools/call", "Mcp-Name", tool)

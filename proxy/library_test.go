@@ -10,8 +10,8 @@ import (
 	"github.com/vmcp-dev/vmcp/proxy/validation"
 )
 
-// A library is checked once, however many tools load it, and what is wrong with one that
-// nothing loads is reported and keeps nothing from being served.
+// A library is checked once, however many tools load it; mistakes in one that nothing loads are reported and do not
+// prevent serving.
 func TestLibrariesAreCheckedAgainstTheTools(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{
@@ -47,14 +47,13 @@ func TestLibrariesAreCheckedAgainstTheTools(t *testing.T) {
 	}
 }
 
-// A mistake that a run may never reach is reported, by validate as an error, and the tool is
-// served.
+// A mistake in code that may never run is reported, by validate as an error, and the tool is served.
 func TestWhatCompilesIsServed(t *testing.T) {
 	cfg := &config.Config{ScriptedTools: []config.ScriptedTool{{
 		Name: "a", Description: "A.", Output: config.Raw{JSON: []byte(`{"type": "object", "properties": {"n": {"type": "integer"}}}`)},
 		Script: "def run(params):\n    if params:\n        return {\"n\": \"one\"}\n    return {\"n\": 1}\n",
 	}}}
-	const want = `a.star:3:22: error: n wants an integer, this is a text [output]`
+	const want = `a.star:3:22: error: n wants an integer, this is a string [output]`
 	if got := validation.Check(cfg).Error(); got != want {
 		t.Errorf("Check:\n got %s\nwant %s", got, want)
 	}

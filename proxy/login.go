@@ -15,20 +15,20 @@ import (
 	"github.com/vmcp-dev/vmcp/proxy/members"
 	"github.com/vmcp-dev/vmcp/proxy/outcome"
 	"github.com/vmcp-dev/vmcp/proxy/outward"
-	"github.com/vmcp-dev/vmcp/proxy/parked"
 	"github.com/vmcp-dev/vmcp/proxy/runs"
+	"github.com/vmcp-dev/vmcp/proxy/suspended"
 )
 
 // Calls that need a login of their principal.
 //
-// A backend may be one at which each principal logs in for itself. A call that needs such a login
-// asks for it by URL elicitation: a client with a session in a request, while the call waits; a
-// stateless one by a result that asks for input, whose next request waits for the login. The call
-// is then made once more. It asks once for a login, and once for one with more scopes. Whoever cannot be asked so, scripts
-// among them, gets an error with the address of the page. Package login has the question and the answers.
+// At a backend with tokenStore each principal has to log in for itself. A call that needs such a login asks for it by
+// URL elicitation: a client with a session by a request, while the call waits; a stateless client by an input_required
+// result, whose next request waits for the login. Then the call is made again. It asks once for a login, and once for
+// one with more scopes. A client that cannot be asked, and a script, gets an error with the address of the page.
+// Package login has the question and the answers.
 
-// takeLogin takes the answer to the question for a login off the params, which are those of the
-// request then that was asked back. It is nil where the request brings none.
+// takeLogin removes the answer to the question for a login from the params, which become those of the original request.
+// It returns nil if the request has no such answer.
 func (x *exchange) takeLogin() (*login.Answer, error) {
 	state := x.Get(members.State)
 	if !login.Asks(state) || !x.client.Modern() || x.script != nil {
@@ -53,12 +53,11 @@ func (x *exchange) takeLogin() (*login.Answer, error) {
 	return a, nil
 }
 
-// loggedIn makes a call as bridge does, and once more after a login of the client's principal, if
-// it needs one, and once more after one with more scopes. answered is what the client says to the question for one that was asked before;
-// nil for none.
+// loggedIn makes a call as bridge does; again after a login of the client's principal, if it needs one; and again after
+// a login with more scopes. answered is the client's answer to the question of its previous request; nil for none.
 func (p *Proxy) loggedIn(ctx context.Context, x *exchange, e *catalog.Entry, req *backends.Request, answered *login.Answer) (*backends.Response, error) {
 	base := outward.Of(ctx).Base
-	var asked *credentials.PendingLogin // what the client was asked for last
+	var asked *credentials.PendingLogin // the last login that the client was asked for
 	if answered != nil {
 		asked = p.backends.PendingLogin(answered.ID, outward.Of(ctx).User)
 		again, err := answered.Await(ctx, asked)
@@ -80,7 +79,7 @@ func (p *Proxy) loggedIn(ctx context.Context, x *exchange, e *catalog.Entry, req
 		case err != nil:
 			return nil, login.Refused(need.Backend, err)
 		case !x.canOpen(), asked != nil && (asked.ForScopes() || len(need.Scopes) == 0):
-			return nil, login.Refused(need.Backend, fmt.Errorf("%s needs a login of its own: open %s in a browser, and call again", need.User.Subject, begun.URL()))
+			return nil, login.Refused(need.Backend, fmt.Errorf("%s has to log in at this backend: open %s in a browser, and call again", need.User.Subject, begun.URL()))
 		case x.client.Modern():
 			return x.askLater(begun)
 		}
@@ -103,7 +102,7 @@ func (x *exchange) canOpen() bool {
 	return false
 }
 
-// askNow asks a client with a session for a login and waits for it.
+// askNow asks a client with a session for a login, and waits for the login.
 func (x *exchange) askNow(ctx context.Context, l *credentials.PendingLogin) error {
 	answer, err := x.Request(ctx, wire.Elicit, login.Question(l))
 	if err == nil {
@@ -116,18 +115,18 @@ func (x *exchange) askNow(ctx context.Context, l *credentials.PendingLogin) erro
 	return nil
 }
 
-// askLater is the result that asks a stateless client for a login.
+// askLater is the input_required result that asks a stateless client for a login.
 func (x *exchange) askLater(l *credentials.PendingLogin) (*backends.Response, error) {
 	state, err := login.RequestState(l, x.Get(members.State), x.Get(members.Responses))
 	if err != nil {
 		return nil, err
 	}
 	x.outcome = outcome.Suspended
-	requests := new(jsonscan.Object).Raw(login.Key, parked.InputRequest(wire.Elicit, login.Question(l))).JSON()
-	return &backends.Response{Result: parked.InputRequired(requests, state)}, nil
+	requests := new(jsonscan.Object).Raw(login.Key, suspended.InputRequest(wire.Elicit, login.Question(l))).JSON()
+	return &backends.Response{Result: suspended.InputRequired(requests, state)}, nil
 }
 
-// serveLogin serves the pages of logins, where principals log in for themselves.
+// serveLogin serves the pages for logins at backends.
 func (p *Proxy) serveLogin(w http.ResponseWriter, r *http.Request) {
 	if !p.outward.Load().PerPrincipal() {
 		http.NotFound(w, r)

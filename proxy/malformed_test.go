@@ -11,8 +11,8 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 )
 
-// TestMalformedAnswers of backends are errors of the call they belong to; the next call goes
-// on, and no client gets bytes that are no JSON.
+// TestMalformedAnswers: a malformed response of a backend is an error of its call; the next call works, and no client
+// gets invalid JSON.
 func TestMalformedAnswers(t *testing.T) {
 	raw1 := func(x *backendtest.Exchange) string {
 		return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,%s}`, x.Message.ID, jsonscan.Text([]byte(x.Param("arguments", "answer"))))
@@ -73,8 +73,7 @@ func TestMalformedAnswers(t *testing.T) {
 	}
 }
 
-// TestAnswersThatAreNoMessage are the backend's fault, and said to be: the client's own
-// message was no parse error.
+// TestAnswersThatAreNoMessage: the error names the backend as the cause, and is no parse error for the client.
 func TestAnswersThatAreNoMessage(t *testing.T) {
 	backend := &backendtest.Raw{Tools: `{"name":"t","inputSchema":{"type":"object"}}`, Handle: func(x *backendtest.Exchange) {
 		if x.Message.Method == "tools/call" {
@@ -92,7 +91,7 @@ func TestAnswersThatAreNoMessage(t *testing.T) {
 	}
 }
 
-// TestAnswersToOtherRequests are not taken for the one that is waited for.
+// TestAnswersToOtherRequests: a response with another id is not used.
 func TestAnswersToOtherRequests(t *testing.T) {
 	backend := &backendtest.Raw{Tools: `{"name":"t","inputSchema":{"type":"object"}}`, Handle: func(x *backendtest.Exchange) {
 		if x.Message.Method == "tools/call" {
@@ -113,5 +112,5 @@ func TestAnswersToOtherRequests(t *testing.T) {
 	}
 }
 
-// TestMain serves as the child process of backends on standard input, too.
+// TestMain is also the child process of stdio backends.
 func TestMain(m *testing.M) { backendtest.Main(m) }

@@ -11,13 +11,14 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/config/durable"
 	"github.com/vmcp-dev/vmcp/proxy"
 	"github.com/vmcp-dev/vmcp/runs"
 	"github.com/vmcp-dev/vmcp/runs/open"
 	"github.com/vmcp-dev/vmcp/runs/seal"
 )
 
-// TestPeopleAreTold: a run that waits is told of by a request or by a call, without what it asks.
+// TestPeopleAreTold: people are notified of a waiting run by a request or by a call, without the question.
 func TestPeopleAreTold(t *testing.T) {
 	told := make(chan map[string]string, 10)
 	hook := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -25,7 +26,7 @@ func TestPeopleAreTold(t *testing.T) {
 		told <- message(t, body)
 	}))
 	defer hook.Close()
-	for _, notify := range []config.Notify{{URL: hook.URL}, {Tool: "bank.told", Events: []string{"waiting"}}} {
+	for _, notify := range []durable.Notify{{URL: hook.URL}, {Tool: "bank.told", Events: []string{"waiting"}}} {
 		bank := &chargeServer{charged: map[string]int{}}
 		s := bank.server()
 		s.AddTool(&mcp.Tool{Name: "told", InputSchema: json.RawMessage(`{"type":"object"}`)}, func(_ context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {

@@ -14,10 +14,9 @@ import (
 	store "github.com/vmcp-dev/vmcp/runs"
 )
 
-// What is counted is in package metrics; this file says of whom and when.
+// What the metrics count is in package metrics; this file feeds them.
 
-// refused counts and logs a request whose credential was refused. What it was about is for the
-// log: a token never is.
+// refused counts and logs a request with a refused credential. The cause is logged, but never the token.
 func (p *Proxy) refused(r *auth.Refusal) {
 	if r.Cause != nil {
 		p.log.Info("request refused", "outcome", outcome.Of(r).String(), "status", r.Status, "reason", r.Error(), "err", r.Cause)
@@ -25,12 +24,12 @@ func (p *Proxy) refused(r *auth.Refusal) {
 	p.metrics.Refused(r.Status)
 }
 
-// state is what /metrics shows of the present moment.
+// state is the state for /metrics.
 func (p *Proxy) state() metrics.State {
 	c := p.catalog.Load()
 	s := metrics.State{
-		Edge: p.edge.Stats(), Listed: len(c.VisibleTools()), Problems: len(c.Problems), Parked: p.parked.Len(),
-		Dropped: p.parked.Dropped(), Unwritten: p.record.Unwritten(), Waiting: p.admission.Waiting(),
+		Edge: p.edge.Stats(), Listed: len(c.VisibleTools()), Problems: len(c.Problems), Suspended: p.suspended.Len(),
+		Dropped: p.suspended.Dropped(), Unwritten: p.record.Unwritten(), Waiting: p.admission.Waiting(),
 		Draining: p.edge.IsStopping(), Version: p.options.Version, Server: p.server.Load(), Applied: &p.applied, Replicas: p.replicas(),
 	}
 	if p.options.Workers != nil {
@@ -58,12 +57,12 @@ func (p *Proxy) state() metrics.State {
 	return s
 }
 
-// reportPins counts and writes down what is not as it is pinned, once for each, and logs it where
-// the problems of the catalog do not.
+// reportPins counts and audits the violations of pins, once each, and logs those that are not among the problems of the
+// catalog.
 func (p *Proxy) reportPins(c *catalog.Catalog) {
-	news, leftOut := p.pins.News(c)
+	news, leftOut := p.pins.News(c.Violations, c.Private())
 	if leftOut > 0 {
-		p.log.Warn("more is not as it is pinned than is written down in a minute", "left out", leftOut)
+		p.log.Warn("more violations of pins than are reported per minute", "left out", leftOut)
 	}
 	for _, v := range news {
 		p.metrics.Unpinned(v.Name.Backend, string(v.Name.Kind))

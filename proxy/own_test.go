@@ -13,11 +13,12 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/diag"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/testkit"
+	"github.com/vmcp-dev/vmcp/internal/testmode"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 	wiretest "github.com/vmcp-dev/vmcp/test/raw"
 )
 
-// textOf is the text of the one resource that an answer to resources/read holds.
+// textOf is the text of the only content of a resources/read response.
 func textOf(answer []byte) string {
 	text := ""
 	jsonscan.Elements(jsonscan.Get(answer, "contents"), func(e []byte) bool {
@@ -27,8 +28,8 @@ func textOf(answer []byte) string {
 	return text
 }
 
-// The endpoint's own resources show what their reader may see, in sessions and without: a script that is none for
-// somebody has no text for them, and is in no list.
+// The proxy's own resources show what their reader may see, with and without a session: the source of an invisible
+// script cannot be read and is in no list.
 func TestOwnResourcesObeyPolicies(t *testing.T) {
 	o := openOffice(t, `
 allow:
@@ -77,7 +78,7 @@ scriptedTools:
 	}
 }
 
-// Without introspection.resources there is nothing of the kind.
+// Without introspection.resources there are none.
 func TestOwnResourcesAreOptIn(t *testing.T) {
 	_, url := start(t, &config.Config{ScriptedTools: []config.ScriptedTool{{Name: "one", Description: "d", Script: "def run(params): return 1"}}})
 	c := at(t, url, "")
@@ -91,7 +92,7 @@ func TestOwnResourcesAreOptIn(t *testing.T) {
 	}
 }
 
-// A profile shows the texts of its own scripts, and its own backends.
+// A profile shows the sources of its scripts, and its backends.
 func TestOwnResourcesOfProfiles(t *testing.T) {
 	cfg := officeConfig(sdkBackend(t, department("mail", "list"), false), sdkBackend(t, department("calendar", "list"), false),
 		config.Profile{Name: "post", Workloads: []string{"mail"}}, config.Profile{Name: "all"})
@@ -117,9 +118,10 @@ func TestOwnResourcesOfProfiles(t *testing.T) {
 	}
 }
 
-// Who has read the list is notified when the text of a script changes, and reads the new one; a secret of the
-// configuration in it is hidden. Nothing is subscribed to, and a backend cannot take the place of what is ours.
+// A client that has read the list is notified when the source of a script changes, and reads the new one; secrets of
+// the configuration in it are hidden. The resources cannot be subscribed to, and a backend cannot take their URIs.
 func TestOwnResourcesChange(t *testing.T) {
+	testmode.Parallel(t)
 	claims := httptest.NewServer(&wiretest.Server{Capabilities: `{"resources":{}}`, Handle: func(c *wiretest.Call) (string, error) {
 		if c.Method == wire.ResourcesList {
 			return `{"resources":[{"uri":"vmcp://state","name":"mine"},{"uri":"vmcp://scripts/one","name":"mine"},{"uri":"vmcp://other","name":"mine"}]}`, nil

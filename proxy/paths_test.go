@@ -18,8 +18,7 @@ import (
 	"github.com/vmcp-dev/vmcp/proxy"
 )
 
-// elsewhere is a listener on this machine whose connections say that they came in by an
-// address that other machines reach.
+// elsewhere is a listener on this machine whose connections report a non-loopback local address.
 type elsewhere struct{ net.Listener }
 
 type outside struct{ net.Conn }
@@ -43,7 +42,7 @@ func port(t *testing.T, h http.Handler, reachable bool) string {
 	return srv.Listener.Addr().String()
 }
 
-// say sends exactly these lines and returns the answer.
+// say sends exactly these lines and returns the response.
 func say(t *testing.T, addr, method, path string, headers ...string) (*http.Response, string) {
 	t.Helper()
 	c, err := net.Dial("tcp", addr)
@@ -79,8 +78,8 @@ func newProxy(t *testing.T, cfg *config.Config) *proxy.Proxy {
 	return p
 }
 
-// TestHostAndOriginOnEveryPath: what is not a health check is refused to foreign names and
-// foreign pages, on every path, known or not, and whatever the method.
+// TestHostAndOriginOnEveryPath: every request but a health check is refused for unknown hosts and origins, on every
+// path and with every method.
 func TestHostAndOriginOnEveryPath(t *testing.T) {
 	p := newProxy(t, &config.Config{})
 	named := newProxy(t, &config.Config{Hosts: []string{"mcp.example.com"}, Origins: []string{"https://app.example.com"}})
@@ -145,8 +144,7 @@ func TestHostAndOriginOnEveryPath(t *testing.T) {
 	}
 }
 
-// TestWhoSeesDetails: /metrics and the details of /readyz are for this machine, or on a port
-// of their own.
+// TestWhoSeesDetails: /metrics and the details of /readyz are for this machine, or on a separate port.
 func TestWhoSeesDetails(t *testing.T) {
 	plain := newProxy(t, &config.Config{Hosts: []string{"mcp.example.com"}})
 	apart := newProxy(t, &config.Config{Admin: config.Admin{Listen: "127.0.0.1:0"}})
@@ -184,7 +182,7 @@ func TestWhoSeesDetails(t *testing.T) {
 	}
 }
 
-// TestPagesMayReadAnswers: an accepted origin gets what browsers want to see, errors too.
+// TestPagesMayReadAnswers: an accepted origin gets the CORS headers, also with errors.
 func TestPagesMayReadAnswers(t *testing.T) {
 	p := newProxy(t, &config.Config{Origins: []string{"https://app.example.com"}})
 	addr := port(t, p, true)
@@ -203,11 +201,11 @@ func TestPagesMayReadAnswers(t *testing.T) {
 		t.Errorf("preflight: %d %v", resp.StatusCode, got)
 	}
 	if resp, _ := say(t, addr, "GET", "/", "Host: x"); resp.Header.Get("Access-Control-Allow-Origin") != "" {
-		t.Error("a request without an origin is told one")
+		t.Error("a request without an origin gets one")
 	}
 }
 
-// TestEdgesAreReloaded: hosts and origins of the next version hold from then on.
+// TestEdgesAreReloaded: hosts and origins of a new configuration are used at once.
 func TestEdgesAreReloaded(t *testing.T) {
 	p := newProxy(t, &config.Config{})
 	addr := port(t, p, false)
@@ -226,8 +224,8 @@ func TestEdgesAreReloaded(t *testing.T) {
 	}
 }
 
-// TestAdminsOnTheirPort: where other machines reach the port for operators, the token of an admin is as good as that of
-// admin.tokenFile, for everything there; nobody else's is, and without any nobody comes in.
+// TestAdminsOnTheirPort: if other machines reach the port for operators, the token of an admin is accepted like that of
+// admin.tokenFile, for everything there; other tokens are refused, and so is a request without one.
 func TestAdminsOnTheirPort(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "tokens.json")
 	token := map[string]string{}
@@ -262,7 +260,7 @@ func TestAdminsOnTheirPort(t *testing.T) {
 	}
 }
 
-// TestAdminToken: the port for operators asks for its token, and follows the file.
+// TestAdminToken: the port for operators requires its token, and reads the file again when it changes.
 func TestAdminToken(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "token")
 	write := func(text string) {

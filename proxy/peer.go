@@ -14,64 +14,64 @@ import (
 	"github.com/vmcp-dev/vmcp/proxy/subscriptions"
 )
 
-// A peer is what the proxy keeps of a client's session.
+// A peer is the proxy's state of a client's session.
 type peer struct {
 	p         *Proxy
 	session   *edge.Session
-	outOfCall *exchange                       // for what backends send while no call of the session runs
-	overlay   atomic.Pointer[overlay.Overlay] // what only this session is offered; nil for nothing
-	tasks     bool                            // the client was told that there are tasks
-	principal atomic.Pointer[auth.Principal]  // who made the last request; nil is anonymous
+	outOfCall *exchange                       // receives what backends send while no call of the session is running
+	overlay   atomic.Pointer[overlay.Overlay] // offers to this session only; nil for none
+	tasks     bool                            // initialize declared tasks to the client
+	principal atomic.Pointer[auth.Principal]  // of the last request; nil is anonymous
 	followed  subscriptions.Followed
-	kept      routing.Kept // of it, for another replica
+	kept      routing.Kept // what the shared store has of it, for other replicas
 }
 
-// Open begins to keep something of a session.
+// Open implements edge.Handler: it makes the state of a new session.
 func (p *Proxy) Open(ctx context.Context, s *edge.Session) edge.Peer {
 	made := &peer{p: p, session: s, outOfCall: &exchange{p: p, client: s.Client, out: s}}
 	made.principal.Store(edge.PrincipalOf(ctx))
 	return made
 }
 
-// who is the client, as the policies in force know it.
+// who is the client as the current policies identify it; nil without policies.
 func (s *peer) who() *access.Who {
 	return s.p.rules.Load().Who(s.principal.Load(), s.session.Client.Profile)
 }
 
-// peerOf is what the proxy keeps of a session.
+// peerOf is the proxy's state of a session.
 func peerOf(s *edge.Session) *peer { return s.Peer.(*peer) }
 
-// Initialize introduces the endpoint to the client.
+// Initialize is the result of initialize.
 func (s *peer) Initialize() (result json.RawMessage) {
 	s.p.subscriptions.Opened(s.session)
 	result, s.tasks = s.who().View(s.p.catalog.Load(), s.session.Client.Profile).InitializeResult(s.session.Client.Revision)
 	return result
 }
 
-// Notified passes a notification of the client on to the backends' sessions.
+// Notified passes a notification of the client on to its backend sessions.
 func (s *peer) Notified(method string, params json.RawMessage) {
 	s.p.backends.Notify(s.session.ID, method, params)
 }
 
-// Listens has the backends' sessions listen while the client does.
+// Listens makes the backend sessions listen while the client does.
 func (s *peer) Listens() { s.p.backends.Listen(s.session.ID) }
 
-// StoppedListening lets them stop.
+// StoppedListening makes them stop.
 func (s *peer) StoppedListening() { s.p.backends.Unlisten(s.session.ID) }
 
-// Ended lets everything go that was the session's own.
+// Ended closes everything that belongs to the session.
 func (s *peer) Ended() {
 	s.p.subscriptions.Leave(&s.followed)
 	s.p.backends.Release(s.session.ID)
 	if t := s.p.routing.Load(); t != nil && s.kept.HasRow() {
-		s.p.spawn(func() { t.Deleted(s.session) }) // nobody goes on with it
+		s.p.spawn(func() { t.Deleted(s.session) }) // in the store: it will not be adopted
 	}
 }
 
-// catalogOf is what a client can name, as far as is known.
+// catalogOf is the catalog of a client, as far as it is known.
 func (p *Proxy) catalogOf(c *edge.Client) *catalog.Catalog { return p.catalogOfSession(c.Session) }
 
-// catalogOfSession is that of the client of a session; nil is a client without one.
+// catalogOfSession is the catalog for a session; nil is a client without a session.
 func (p *Proxy) catalogOfSession(s *edge.Session) *catalog.Catalog {
 	if s != nil {
 		if o := peerOf(s).overlay.Load(); o != nil {
@@ -81,8 +81,7 @@ func (p *Proxy) catalogOfSession(s *edge.Session) *catalog.Catalog {
 	return p.catalog.Load()
 }
 
-// currentCatalog is what a client can name, after asking the backends that have a connection
-// of its own.
+// currentCatalog is the catalog of a client, after asking the backends with which it has private sessions.
 func (p *Proxy) currentCatalog(ctx context.Context, c *edge.Client) *catalog.Catalog {
 	if s := c.Session; s != nil {
 		peerOf(s).overlay.Store(overlay.Ask(ctx, p.backends.All(), s.ID))
@@ -90,7 +89,7 @@ func (p *Proxy) currentCatalog(ctx context.Context, c *edge.Client) *catalog.Cat
 	return p.catalogOf(c)
 }
 
-// overlaid is the catalog with an overlay.
+// overlaid is the catalog with an overlay, cached.
 func (p *Proxy) overlaid(o *overlay.Overlay) *catalog.Catalog {
 	if c := p.overlays.Find(p.catalog.Load(), o); c != nil {
 		return c

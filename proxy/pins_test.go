@@ -24,8 +24,8 @@ import (
 	wiretest "github.com/vmcp-dev/vmcp/test/raw"
 )
 
-// pinning makes a configuration that blocks what is not as in these definitions, which are named
-// as the file names them; a name without a dot is that of a backend, with its instructions.
+// pinning makes a configuration that blocks what differs from these definitions, which are named as in the file; a name
+// without a dot is a backend, with its instructions.
 func pinning(t *testing.T, cfg *config.Config, definitions map[string]string) *config.Config {
 	t.Helper()
 	f := lock.New()
@@ -56,8 +56,7 @@ func pinning(t *testing.T, cfg *config.Config, definitions map[string]string) *c
 const approved = `{"name":"get","title":"Get","description":"Gets an order.","annotations":{"readOnlyHint":true,"destructiveHint":false},
  "inputSchema":{"type":"object","properties":{"id":{"type":"string","maxLength":10}}},"outputSchema":{"type":"object","properties":{"total":{"type":"number"}}}}`
 
-// TestRugPulls: whatever a backend changes of an approved definition is withheld, and what only
-// reads differently is not.
+// TestRugPulls: every change of an approved definition is blocked, but not a different encoding of the same one.
 func TestRugPulls(t *testing.T) {
 	for _, tt := range []struct {
 		name, old, now string
@@ -115,8 +114,8 @@ func TestRugPulls(t *testing.T) {
 	}
 }
 
-// TestPinsOfEverything: prompts, resources, templates and instructions are held to theirs, one of
-// another kind with the same name lives, and so does a backend without pins.
+// TestPinsOfEverything: prompts, resources, templates and instructions are compared with their pins; an entry of
+// another kind with the same name is served, and so is a backend without pins.
 func TestPinsOfEverything(t *testing.T) {
 	const object = `"inputSchema":{"type":"object"}`
 	s := &wiretest.Server{Capabilities: `{"tools":{},"prompts":{},"resources":{}}`, Handle: func(c *wiretest.Call) (string, error) {
@@ -179,7 +178,7 @@ func TestPinsOfEverything(t *testing.T) {
 			t.Errorf("problems\n%s\nwant %q", got, want)
 		}
 	}
-	if !strings.Contains(got, "free pins nothing of it is in") {
+	if !strings.Contains(got, "lock has no entries of it") {
 		t.Errorf("problems\n%s\nwant that nothing of free is pinned", got)
 	}
 	if n := len(p.Status().Problems); n != 6 {
@@ -187,8 +186,8 @@ func TestPinsOfEverything(t *testing.T) {
 	}
 }
 
-// TestWithheldEntriesKeepTheirNames: another backend is not called in the place of one that
-// changed. What is new, and was never approved, takes no name from anybody.
+// TestWithheldEntriesKeepTheirNames: no other backend is called in the place of a changed entry. A new entry that was
+// never approved keeps no name.
 func TestWithheldEntriesKeepTheirNames(t *testing.T) {
 	tool := func(name, description string) string {
 		return fmt.Sprintf(`{"name":%q,"description":%q,"inputSchema":{"type":"object"}}`, name, description)
@@ -222,7 +221,7 @@ func TestWithheldEntriesKeepTheirNames(t *testing.T) {
 	}
 }
 
-// TestOfTwoOfAName the one that is approved lives, in whatever order they come.
+// TestOfTwoOfAName: the approved one is served, in any order.
 func TestOfTwoOfAName(t *testing.T) {
 	good, bad := `{"name":"get","description":"Gets.","inputSchema":{"type":"object"}}`, `{"name":"get","description":"Steals.","inputSchema":{"type":"object"}}`
 	for _, list := range []string{good + "," + bad, bad + "," + good} {
@@ -235,7 +234,7 @@ func TestOfTwoOfAName(t *testing.T) {
 	}
 }
 
-// TestPinsWarn: what differs is served and reported, and what is new is not even reported.
+// TestPinsWarn: what differs is served and reported, and what is new is not reported.
 func TestPinsWarn(t *testing.T) {
 	b := offering(t, "shop", map[string]string{"tools/list": `{"tools":[{"name":"get","description":"changed","inputSchema":{"type":"object"}},{"name":"new","inputSchema":{"type":"object"}}]}`})
 	cfg := pinning(t, &config.Config{Backends: []config.Backend{b}}, map[string]string{"shop.get": `{"name":"get","inputSchema":{"type":"object"}}`})
@@ -245,13 +244,12 @@ func TestPinsWarn(t *testing.T) {
 		t.Errorf("listed: %s", got)
 	}
 	got := reasons(p)
-	if len(got) != 1 || !strings.HasPrefix(got[0], "shop get tool") || !strings.HasSuffix(got[0], "in description: served all the same") {
+	if len(got) != 1 || !strings.HasPrefix(got[0], "shop get tool") || !strings.HasSuffix(got[0], "in description: served nevertheless") {
 		t.Errorf("problems: %q", got)
 	}
 }
 
-// TestPinsReportHiddenCharacters: also in what no client sees: what is withheld, and what only
-// scripts can call.
+// TestPinsReportHiddenCharacters: also in blocked entries, and in tools that only scripts can call.
 func TestPinsReportHiddenCharacters(t *testing.T) {
 	b := offering(t, "shop", map[string]string{"tools/list": `{"tools":[{"name":"get","description":"a\u202eb","inputSchema":{"type":"object"}},{"name":"inner","description":"\u200b","inputSchema":{"type":"object"}}]}`})
 	cfg := pinning(t, &config.Config{Backends: []config.Backend{b}, Aggregation: config.Aggregation{ExcludeAllTools: true}},
@@ -265,7 +263,7 @@ func TestPinsReportHiddenCharacters(t *testing.T) {
 	}
 }
 
-// moody shows a tool's definition to all, and another one to sessions in which it was called.
+// moody offers one definition of a tool to all, and another one to sessions that have called it.
 type moody struct {
 	mu       sync.Mutex
 	sessions int
@@ -306,8 +304,7 @@ func (m *moody) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":%s}`, q.ID, result)
 }
 
-// TestPinsOfSessions: a backend that shows another definition to one session is caught there, and
-// the others go on.
+// TestPinsOfSessions: a definition that differs for one session is blocked there, and other sessions are not affected.
 func TestPinsOfSessions(t *testing.T) {
 	server := httptest.NewServer(&moody{called: map[string]bool{}})
 	t.Cleanup(server.Close)
@@ -351,7 +348,7 @@ func TestPinsOfSessions(t *testing.T) {
 	}
 }
 
-// TestPinsDuringARun: a script that is running when a definition changes does not call it any more.
+// TestPinsDuringARun: a run that is in progress when a definition changes can no longer call the tool.
 func TestPinsDuringARun(t *testing.T) {
 	shop := mcp.NewServer(&mcp.Implementation{Name: "shop", Version: "1"}, nil)
 	define := func(description string) {
@@ -396,7 +393,7 @@ def run(params):
 	for next := p.Changed(); len(p.Status().Problems) == 0; next = p.Changed() {
 		select {
 		case <-next:
-		case <-time.After(30 * time.Second):
+		case <-time.After(time.Minute):
 			t.Fatal("the change is not noticed")
 		}
 	}

@@ -7,8 +7,8 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/testmode"
 )
 
-// TestPrefixUnderEveryStrategy: what a backend says of its prefix holds for tools and prompts, whatever
-// the strategy; "" is no prefix, and where two then want one name the strategy decides.
+// TestPrefixUnderEveryStrategy: the prefix of a backend applies to tools and prompts under every strategy; "" is no
+// prefix, and if two entries get the same name then, the strategy decides.
 func TestPrefixUnderEveryStrategy(t *testing.T) {
 	testmode.Parallel(t)
 	none, own := "", "cal-"

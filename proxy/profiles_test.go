@@ -73,7 +73,7 @@ func officeConfig(mail, calendar string, profiles ...config.Profile) *config.Con
 	}
 }
 
-// names are the names in one of the lists that a client gets.
+// names are the names in one of a client's lists.
 func (c *raw) names(method, list, member string) string {
 	c.t.Helper()
 	var all []string
@@ -85,7 +85,7 @@ func (c *raw) names(method, list, member string) string {
 	return strings.Join(all, " ")
 }
 
-// at opens a session at the endpoint of a profile; "" is that of none.
+// at opens a session at the path of a profile; "" is none.
 func at(t *testing.T, url, profile string) *raw {
 	t.Helper()
 	c := &raw{t: t, url: strings.TrimSuffix(url+"/"+profile, "/")}
@@ -93,8 +93,8 @@ func at(t *testing.T, url, profile string) *raw {
 	return c
 }
 
-// TestProfilesShowAPart: lists, calls, prompts, resources and completion of a profile are those of what
-// belongs to it. All else is answered, to the byte, as a name that nobody has.
+// TestProfilesShowAPart: lists, calls, prompts, resources and completion are limited to the profile. Everything else is
+// answered, byte for byte, like an unknown name.
 func TestProfilesShowAPart(t *testing.T) {
 	testmode.Parallel(t)
 	mail, calendar := department("mail", "list", "send", "delete"), department("calendar", "list", "delete")
@@ -150,8 +150,8 @@ func TestProfilesShowAPart(t *testing.T) {
 	}
 }
 
-// TestTooManyToolsAreLoggedOnce: the warning that a profile has more tools than its clients cope with is logged when
-// that is so first, and not again for every backend that comes with more.
+// TestTooManyToolsAreLoggedOnce: the warning about maxTools is logged when it first applies, and not again for each
+// further backend.
 func TestTooManyToolsAreLoggedOnce(t *testing.T) {
 	testmode.Parallel(t)
 	cfg, late := &config.Config{Profiles: []config.Profile{{Name: "all", MaxTools: 2}}}, newGated(t, "one")
@@ -201,8 +201,8 @@ func TestProfilesOfEveryRevision(t *testing.T) {
 	}
 }
 
-// TestASessionBelongsToItsProfile: at another path there is no such session, and no such path where the
-// configuration has no such profile.
+// TestASessionBelongsToItsProfile: at another path the session does not exist, and a path without a profile is not
+// served.
 func TestASessionBelongsToItsProfile(t *testing.T) {
 	testmode.Parallel(t)
 	mail, calendar := sdkBackend(t, department("mail", "list"), false), sdkBackend(t, department("calendar", "list"), true)
@@ -231,7 +231,7 @@ func TestASessionBelongsToItsProfile(t *testing.T) {
 	for _, path := range []string{"/nobody", "/", "/post/", "/post/x", "/Post", "//post"} {
 		c.url = url + path
 		resp, body := c.do("POST", `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"raw","version":"1"}}}`)
-		if resp.StatusCode != 404 || !strings.Contains(body, "nothing is served at /mcp/") || strings.Contains(body, "nil") || path == "/nobody" && !strings.Contains(body, `no profile \"nobody\"; there are post, reading, large`) {
+		if resp.StatusCode != 404 || !strings.Contains(body, "nothing is served at /mcp/") || strings.Contains(body, "nil") || path == "/nobody" && !strings.Contains(body, `no profile \"nobody\"; the profiles are post, reading, large`) {
 			t.Errorf("%s: %s %s, want 404", path, resp.Status, body)
 		}
 	}
@@ -250,8 +250,8 @@ func TestASessionBelongsToItsProfile(t *testing.T) {
 	}
 }
 
-// TestListenersEndWithTheirProfile: a subscriptions/listen stream ends, with its result, when a configuration
-// comes without its profile, and those of other paths go on.
+// TestListenersEndWithTheirProfile: a subscriptions/listen stream ends, with its result, when its profile is removed,
+// and those of other paths continue.
 func TestListenersEndWithTheirProfile(t *testing.T) {
 	testmode.Parallel(t)
 	mail, calendar := department("mail", "list"), department("calendar", "list")
@@ -272,7 +272,7 @@ func TestListenersEndWithTheirProfile(t *testing.T) {
 	}
 }
 
-// listensAt opens a stream of subscriptions/listen for tools, and notes its messages and its end.
+// listensAt opens a stream of subscriptions/listen for tools, and records its messages and its end.
 func listensAt(t *testing.T, url, path string) *heard {
 	t.Helper()
 	r, _ := http.NewRequestWithContext(t.Context(), "POST", url+path, strings.NewReader(
@@ -297,7 +297,7 @@ func listensAt(t *testing.T, url, path string) *heard {
 	return h
 }
 
-// notices opens a session, and notes what it is told of: changed tools, and prompts with how many there are.
+// notices opens a session, and records its notifications: changed tools, and prompts with their number.
 func notices(t *testing.T, url, profile string) *heard {
 	t.Helper()
 	h := &heard{}
@@ -321,8 +321,8 @@ func notices(t *testing.T, url, profile string) *heard {
 	return h
 }
 
-// TestListsOfProfilesChangeApart: a change is announced where the profile's own list has changed, that of a
-// backend and that of the configuration.
+// TestListsOfProfilesChangeApart: a change is announced to a profile whose list has changed, by a backend or by the
+// configuration.
 func TestListsOfProfilesChangeApart(t *testing.T) {
 	testmode.Parallel(t)
 	mail, calendar := department("mail", "list"), department("calendar", "list")
@@ -365,7 +365,7 @@ func TestListsOfProfilesChangeApart(t *testing.T) {
 	expect("profiles of another configuration", 3, 2, 2, 4)
 }
 
-// TestNobodyWaitsForAnotherProfile: a name that only a backend outside could have is unknown at once,
+// TestNobodyWaitsForAnotherProfile: a name that only a backend outside of the profile could have is unknown at once,
 // while that backend is starting and when it is down.
 func TestNobodyWaitsForAnotherProfile(t *testing.T) {
 	testmode.Parallel(t)
@@ -390,7 +390,7 @@ func TestNobodyWaitsForAnotherProfile(t *testing.T) {
 	}
 }
 
-// TestAProfileWaitsForItsOwn: its lists are there when its own backends are, while another one starts.
+// TestAProfileWaitsForItsOwn: its lists are answered when its own backends are ready, while another one is starting.
 func TestAProfileWaitsForItsOwn(t *testing.T) {
 	testmode.Parallel(t)
 	cfg := officeConfig(sdkBackend(t, department("mail", "list"), false), newGated(t, "list").url)
@@ -437,7 +437,7 @@ func TestTheProfileOfStdio(t *testing.T) {
 	}
 }
 
-// TestAProfileIsAResource: its challenge leads to its own metadata, and a token for it comes in there alone.
+// TestAProfileIsAResource: its challenge names its own metadata, and a token for it is accepted there only.
 func TestAProfileIsAResource(t *testing.T) {
 	const resource = "https://mcp.example.com/mcp"
 	issuer := authtest.NewIssuer(t)
@@ -468,7 +468,7 @@ func TestAProfileIsAResource(t *testing.T) {
 	}
 }
 
-// TestPoliciesMayNameAProfile: what a policy permits through one, it permits through no other.
+// TestPoliciesMayNameAProfile: what a policy permits through one profile, it permits through no other.
 func TestPoliciesMayNameAProfile(t *testing.T) {
 	testmode.Parallel(t)
 	cfg := officeConfig(sdkBackend(t, department("mail", "list"), false), sdkBackend(t, department("calendar", "list"), true))

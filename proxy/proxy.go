@@ -1,6 +1,5 @@
-// Package proxy is the one MCP endpoint: the edges that clients speak to over HTTP and
-// stdio, the catalog of everything they can name, the routes to backends and scripts,
-// and the life of a configuration.
+// Package proxy is the MCP endpoint: the server side for clients over HTTP and stdio, the catalog of everything that
+// they can name, the routes to backends and scripts, and the application of configurations.
 //
 //	p := proxy.New(proxy.Options{Log: log})
 //	err := p.Apply(cfg)
@@ -36,6 +35,8 @@ import (
 	"github.com/vmcp-dev/vmcp/proxy/access"
 	"github.com/vmcp-dev/vmcp/proxy/admission"
 	"github.com/vmcp-dev/vmcp/proxy/catalog"
+	"github.com/vmcp-dev/vmcp/proxy/catalog/pins"
+	"github.com/vmcp-dev/vmcp/proxy/catalog/scripted"
 	"github.com/vmcp-dev/vmcp/proxy/console"
 	"github.com/vmcp-dev/vmcp/proxy/edge"
 	"github.com/vmcp-dev/vmcp/proxy/history"
@@ -44,7 +45,6 @@ import (
 	"github.com/vmcp-dev/vmcp/proxy/notifier"
 	"github.com/vmcp-dev/vmcp/proxy/outward"
 	"github.com/vmcp-dev/vmcp/proxy/overlay"
-	"github.com/vmcp-dev/vmcp/proxy/parked"
 	"github.com/vmcp-dev/vmcp/proxy/record"
 	"github.com/vmcp-dev/vmcp/proxy/recording"
 	"github.com/vmcp-dev/vmcp/proxy/routing"
@@ -53,6 +53,7 @@ import (
 	"github.com/vmcp-dev/vmcp/proxy/spans"
 	"github.com/vmcp-dev/vmcp/proxy/status"
 	"github.com/vmcp-dev/vmcp/proxy/subscriptions"
+	"github.com/vmcp-dev/vmcp/proxy/suspended"
 	"github.com/vmcp-dev/vmcp/proxy/tasks"
 	"github.com/vmcp-dev/vmcp/quota"
 	store "github.com/vmcp-dev/vmcp/runs"
@@ -60,56 +61,57 @@ import (
 	"github.com/vmcp-dev/vmcp/script/isolate"
 )
 
-// Options are what a Proxy takes from its surroundings. The zero value works.
+// Options configure a Proxy. The zero value works.
 type Options struct {
-	Log     *slog.Logger // nothing is logged by default
+	Log     *slog.Logger // nil: nothing is logged
 	Version string       // shown to clients and backends
-	// Secrets hides the secrets of the configuration in what the proxy writes, its log
-	// included. Whoever brings one hides them in what else is written. nil: one of its own.
+	// Secrets replaces the secrets of the configuration in what the proxy writes, including its log. A caller that
+	// passes one uses it for what it writes itself. nil: the proxy makes one.
 	Secrets *secret.Redactor
-	// Tracer makes OpenTelemetry spans of requests, runs and calls; nil makes none.
+	// Tracer makes OpenTelemetry spans of requests, runs and calls; nil: there are none.
 	Tracer trace.TracerProvider
-	// OpenTracer gets every configuration that is applied, and says who makes spans from then on; begin is called
-	// when nothing can go wrong any more. An error refuses the configuration. nil: Tracer makes them.
+	// OpenTracer is called with every configuration before it is applied; begin returns the new Tracer, and is called
+	// once nothing can fail any more. An error refuses the configuration. nil: Tracer is used.
 	OpenTracer func(*config.Config) (begin func() trace.TracerProvider, err error)
-	// AuditOut is where the audit goes that has no file.
+	// AuditOut is the output of an audit log without a file.
 	AuditOut io.Writer
-	// Workers compute the runs of isolated scripts; nil: a configuration that has some is refused.
+	// Workers executes the runs of isolated scripts; nil: a configuration that has some is refused.
 	Workers *isolate.Workers
-	// IsolateScripts isolates all scripts, whatever the configuration says of them.
+	// IsolateScripts isolates all scripts, regardless of the configuration.
 	IsolateScripts bool
-	// Recorded gets every call of a scripted tool that a client makes, before the call is answered:
-	// nil and no error when it was more than may be recorded. nil: only what the configuration wants
-	// is recorded.
+	// Recorded is called with every call of a scripted tool by a client, before it is answered; with nil and no error
+	// if the call exceeds what may be recorded. nil: only what the configuration says is recorded.
 	Recorded func(*cases.Case, error)
-	// RecordFull leaves secrets in what is recorded, but for those of the configuration.
+	// RecordFull keeps secrets in recordings, except those of the configuration.
 	RecordFull bool
-	// OpenStore opens the store of runs that the first configuration names; nil: runs are kept in memory,
-	// whatever it names.
+	// OpenStore opens the store of runs that the first configuration names; nil: runs are kept in memory regardless of
+	// it.
 	OpenStore func(*config.Config) (store.Store, *seal.Ring, error)
-	// Joined is told the id of this replica once the first configuration has made it one. May be nil.
+	// Joined is called with the id of this replica when the first configuration has made it join a cluster. May be nil.
 	Joined func(id string)
-	// Profile is the profile of the client on standard input; a configuration without it is refused. "": none.
+	// Profile is the profile of the client on stdio; a configuration that lacks it is refused. "": none.
 	Profile string
-	// Server is the name of this endpoint where the process has several: in lines of the log and the audit. "": it
-	// is the only one.
+	// Server is the name of this endpoint in logs and audit events, if the process has several; "": it is the only one.
 	Server string
-	// Process is what the endpoints of one process share; nil: this one shares with nobody.
+	// Process is what the endpoints of one process share; nil: nothing.
 	Process *Process
-	// Metrics gets the metrics; nil: they are on a page of this endpoint alone.
+	// Metrics is where the metrics are registered; nil: this endpoint has its own /metrics.
 	Metrics prometheus.Registerer
-	// Charged is told what all scripts that run have been charged for memory, whenever that
-	// has changed by a step. It must not wait. May be nil.
-	Charged func(bytes int64)
-	// MemoryLimit is the memory that the process may have, for its metrics; 0: as much as there is.
+	// Charged is called with the memory that all running scripts have reserved, in bytes, whenever that has changed by
+	// a step. It must not block; if it returns a channel, a script that needs more waits until that is closed, and
+	// tries again. May be nil.
+	Charged func(bytes int64) (collecting <-chan struct{})
+	// MemoryLimit is the memory limit of the process in bytes, for its metrics; 0: none.
 	MemoryLimit int64
 }
 
-// Process is what the endpoints of one process share: limits.runs and limits.totalMemory count over all of them.
+// Process is what the endpoints of one process share: limits.runs and limits.totalMemory apply to all of them together.
 type Process struct{ admission *admission.Admission }
 
-// NewProcess makes one; charged is Options.Charged of all endpoints.
-func NewProcess(charged func(bytes int64)) *Process { return &Process{admission.New(charged)} }
+// NewProcess makes a Process; charged is Options.Charged of all its endpoints.
+func NewProcess(charged func(bytes int64) (collecting <-chan struct{})) *Process {
+	return &Process{admission.New(charged)}
+}
 
 // Proxy is one endpoint over many backends. It is safe for concurrent use.
 type Proxy struct {
@@ -119,20 +121,21 @@ type Proxy struct {
 	spans     *spans.Spans
 	backends  *backends.Set
 	outward   atomic.Pointer[outward.Rules]
-	rules     atomic.Pointer[access.Rules] // nil: no policy decides
+	rules     atomic.Pointer[access.Rules] // nil: no policies
 	catalog   atomic.Pointer[catalog.Catalog]
 	edge      *edge.Server
 	metrics   *metrics.Metrics
-	hidePage  atomic.Bool // there is no /metrics
+	hidePage  atomic.Bool // /metrics is not served
 	record    *record.Recorder
-	parked    *parked.Table
+	suspended *suspended.Table
 	runs      *runs.Keeper
-	durable   atomic.Pointer[durable]         // what the configuration says of runs
-	stored    *config.Config                  // whose store is open; nil: one in memory. Guarded by applying
+	pings     pings
+	durable   atomic.Pointer[changeable]      // settings of runs
+	stored    *config.Config                  // the configuration with which the store was opened; nil: a store in memory. Guarded by applying
 	notifier  *notifier.Notifier              // guarded by applying
-	ring      *seal.Ring                      // of that store; nil: it has none. Guarded by applying
-	members   atomic.Pointer[cluster.Members] // nil: this process is alone
-	routing   atomic.Pointer[routing.Set]     // to the other replicas; nil: there are none
+	ring      *seal.Ring                      // of the store; nil without keys. Guarded by applying
+	members   atomic.Pointer[cluster.Members] // nil: not in a cluster
+	routing   atomic.Pointer[routing.Set]     // to the other replicas; nil: not in a cluster
 	tasks     tasks.Table
 	admission *admission.Admission
 	hosts     *host.Shared
@@ -140,38 +143,38 @@ type Proxy struct {
 
 	subscriptions *subscriptions.Set
 	overlays      overlay.Set
-	pins          catalog.PinReport
+	pins          pins.Report
 	recording     *recording.Recorder
 
 	console  *console.Console // the page and the API for operators
 	history  *history.Runs
-	catalogs atomic.Uint64 // how many there were
+	catalogs atomic.Uint64 // number of catalogs so far
 	server   atomic.Pointer[status.Server]
 	applied  status.Applied
-	shapes   shape.Table      // of the last results of tools
-	lines    *lines.Log       // about the backends
-	named    *secret.Redactor // hides as secrets does, with the names of variables
+	shapes   shape.Table      // of the last results of tools, without values
+	lines    *lines.Log       // log lines about the backends
+	named    *secret.Redactor // replaces secrets as secrets does, by the names of variables
 
 	applying sync.Mutex // held while a configuration is applied
-	building sync.Mutex // guards config, scripts and the swap of the catalog
+	building sync.Mutex // guards config, scripts and the replacement of the catalog
 	config   *config.Config
-	scripts  *catalog.Scripts
+	scripts  *scripted.Set
 
-	settled chan struct{} // closed when no backend is on its first attempt any more; guarded by building
+	settled chan struct{} // closed once no backend is on its first attempt; guarded by building
 
-	started  chan struct{} // closed when settled was for the first time, or after startup.wait
+	started  chan struct{} // closed when settled was closed first, or after startup.wait
 	starting sync.Once     // closes started
-	young    *time.Timer   // calls start; guarded by building, nil before the first configuration
+	young    *time.Timer   // calls start after startup.wait; guarded by building, nil before the first configuration
 	waits    atomic.Int64  // operational.startup.wait, a time.Duration
 
 	spawning sync.Mutex      // guards closed
-	closed   bool            // Close waits for work
-	work     sync.WaitGroup  // goroutines of ours
-	life     context.Context // ends with Close
+	closed   bool            // Close is waiting for work
+	work     sync.WaitGroup  // goroutines of spawn
+	life     context.Context // cancelled by Close
 	end      context.CancelFunc
 }
 
-// New makes a proxy without backends; Apply gives it some.
+// New makes a proxy without backends; Apply sets its configuration.
 func New(o Options) *Proxy {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -186,7 +189,7 @@ func New(o Options) *Proxy {
 	p := &Proxy{options: o, log: o.Log, secrets: o.Secrets, config: &config.Config{}, named: &secret.Redactor{}, settled: make(chan struct{}), started: make(chan struct{})}
 	p.lines = lines.New(func(s string) string { return p.secrets.Text(p.named.Text(s)) })
 	p.life, p.end = context.WithCancel(context.Background())
-	p.parked = parked.New(p.spawn)
+	p.suspended = suspended.New(p.spawn)
 	p.spans = spans.New(o.Tracer, p.secrets.Text)
 	p.record = record.New(record.Options{Server: o.Server, Out: o.AuditOut, Log: o.Log, Secrets: o.Secrets, Address: func(r *http.Request) string { return p.edge.AddressOf(r) }})
 	p.recording = recording.New(recording.Options{Log: o.Log, Secrets: o.Secrets, Recorded: o.Recorded, Full: o.RecordFull})
@@ -212,19 +215,19 @@ func New(o Options) *Proxy {
 	if p.admission = admission.New(o.Charged); o.Process != nil {
 		p.admission = o.Process.admission.Beside()
 	}
-	p.scripts = &catalog.Scripts{}
+	p.scripts = &scripted.Set{}
 	p.catalog.Store(catalog.Build(p.config, nil, nil, p.scripts, p.introduction()))
 	p.newRuns()
 	p.notifier = notifier.New(notifier.Options{Log: p.log, Backends: p.backends.All, Spawn: p.spawn})
 	p.metrics = metrics.New(p.state, o.Metrics, o.MemoryLimit)
-	p.history = history.New(history.Options{Secrets: p.secrets, Store: p.runs.Store, Changed: func() { p.console.Poke() }})
+	p.history = history.New(history.Options{Secrets: p.secrets, Store: p.runs.Store, Changed: func() { p.console.Wake() }})
 	p.hosts = p.newHosts()
 	p.console = p.newConsole()
 	p.spawn(p.subscriptions.Announce)
 	return p
 }
 
-// introduction is how the proxy introduces itself to clients and backends.
+// introduction is the Implementation (name and version) of the proxy for clients and backends.
 func (p *Proxy) introduction() json.RawMessage {
 	return new(jsonscan.Object).Text("name", cmp.Or(p.config.Name, "vmcp")).Text("version", cmp.Or(p.options.Version, "dev")).JSON()
 }
@@ -232,17 +235,17 @@ func (p *Proxy) introduction() json.RawMessage {
 // Handler is the HTTP endpoint for clients; paths.go of package edge says what it serves.
 func (p *Proxy) Handler() http.Handler { return p.edge }
 
-// ServeHTTP serves the port for clients.
+// ServeHTTP serves the clients' port.
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) { p.edge.ServeHTTP(w, r) }
 
-// Gatherer gathers the metrics that /metrics shows; none where Options.Metrics got them.
+// Gatherer gathers the metrics of /metrics; nil if Options.Metrics is set.
 func (p *Proxy) Gatherer() prometheus.Gatherer { return p.metrics.Gatherer }
 
-// AdminHandler is the port for operators: /metrics, /readyz with details, /healthz. All but
-// the last ask for the token of admin.tokenFile, if there is one. It never serves MCP.
+// AdminHandler serves the port for operators: /metrics, /readyz with details, the page and its API, and /healthz. All
+// but the last require the token of admin.tokenFile, if there is one. It never serves MCP.
 func (p *Proxy) AdminHandler() http.Handler { return p.edge.AdminHandler() }
 
-// ServeAdmin serves a request of that port.
+// ServeAdmin serves a request of the operators' port.
 func (p *Proxy) ServeAdmin(w http.ResponseWriter, r *http.Request) {
 	p.edge.AdminHandler().ServeHTTP(w, r)
 }
@@ -256,23 +259,21 @@ func (p *Proxy) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) err
 	return p.edge.ServeStdio(ctx, in, out)
 }
 
-// Verify says whether a token lets its bearer in; it is for a client without a port, who
-// brings it in the environment. Without authentication none is needed.
+// Verify checks the token of a client on stdio, which has it from the environment. Without authentication no token is
+// needed.
 func (p *Proxy) Verify(ctx context.Context, token string) error { return p.edge.Verify(ctx, token) }
 
-// Held is what clients together can make the endpoint hold, as far as it is much: bodies,
-// suspended calls and streams.
-const Held = edge.Held + parked.MaxBytes
+// Held is the largest number of bytes that all clients together can occupy in bodies, suspended calls and streams.
+const Held = edge.Held + suspended.MaxBytes
 
-// Apply brings the proxy to a configuration: what did not change keeps running, what is
-// new is brought up side by side, what is gone is closed. It does not wait for backends;
-// their entries come with them. After an error the old configuration runs on untouched.
-// Defaults are filled in in cfg, which must not change afterwards.
+// Apply applies a configuration: what did not change keeps running, what is new is started, what was removed is closed.
+// It does not wait for backends; their entries are added when they are ready. After an error the previous configuration
+// stays in use, unchanged. Apply fills in defaults in cfg, which must not change afterwards.
 func (p *Proxy) Apply(cfg *config.Config) error {
 	p.applying.Lock()
 	defer p.applying.Unlock()
 	cfg.Complete()
-	scripts, problems := catalog.Compile(cfg)
+	scripts, problems := scripted.Compile(cfg, scripted.Known{})
 	if len(problems) > 0 {
 		return problems
 	}
@@ -282,7 +283,7 @@ func (p *Proxy) Apply(cfg *config.Config) error {
 		return mistakes
 	}
 	if (scripts.Isolated() || p.options.IsolateScripts) && p.options.Workers == nil {
-		return errors.New("scripts are to be isolated, and there are no worker processes here to run them in")
+		return errors.New("the configuration isolates scripts, but this process has no worker processes for them")
 	}
 	target, err := p.recording.Open(cfg.Recording)
 	if err != nil {
@@ -321,7 +322,7 @@ func (p *Proxy) Apply(cfg *config.Config) error {
 	return nil
 }
 
-// openTracer makes ready who makes the spans of a configuration; begin lets it.
+// openTracer prepares the Tracer of a configuration; begin sets it.
 func (p *Proxy) openTracer(cfg *config.Config) (begin func(), err error) {
 	if p.options.OpenTracer == nil {
 		return func() {}, nil
@@ -333,9 +334,9 @@ func (p *Proxy) openTracer(cfg *config.Config) (begin func(), err error) {
 	return func() { p.spans.Use(open()) }, nil
 }
 
-// adopt makes cfg the configuration, unless its backends are refused. No catalog is
-// built meanwhile: it would be of two configurations.
-func (p *Proxy) adopt(cfg *config.Config, scripts *catalog.Scripts, rules *access.Rules) error {
+// adopt makes cfg the current configuration, unless package backends refuses it. No catalog is built meanwhile, which
+// would mix two configurations.
+func (p *Proxy) adopt(cfg *config.Config, scripts *scripted.Set, rules *access.Rules) error {
 	p.building.Lock()
 	defer p.building.Unlock()
 	err := p.edge.Apply(cfg, func() error {
@@ -359,9 +360,9 @@ func (p *Proxy) adopt(cfg *config.Config, scripts *catalog.Scripts, rules *acces
 	if err != nil {
 		return err
 	}
-	p.rules.Store(rules) // not before: without policies, those decide who comes in
+	p.rules.Store(rules) // not before, since without policies everything would be visible for a moment
 	p.config, p.scripts = cfg, scripts
-	p.lines.Keep(names(p.backends.All()))
+	p.lines.RetainOnly(names(p.backends.All()))
 	p.outward.Store(outward.RulesOf(cfg))
 	p.settled = make(chan struct{})
 	p.beginStart(cfg)
@@ -373,7 +374,7 @@ func (p *Proxy) adopt(cfg *config.Config, scripts *catalog.Scripts, rules *acces
 	return nil
 }
 
-// warnComposites says, once per tool and configuration, how to leave the old format.
+// warnComposites logs, once per tool and configuration, the command to migrate a tool of the legacy format.
 func warnComposites(log *slog.Logger, cfg *config.Config) {
 	for _, c := range cfg.CompositeTools {
 		log.Warn("composite tools are deprecated; this one runs as a script",
@@ -382,28 +383,28 @@ func warnComposites(log *slog.Logger, cfg *config.Config) {
 	}
 }
 
-// rebuild makes the catalog anew, swaps it in and announces what changed.
+// rebuild builds the catalog, replaces the current one, and announces the differences.
 func (p *Proxy) rebuild() {
 	p.building.Lock()
 	defer p.building.Unlock()
 	old, replacing := p.catalog.Load(), p.backends.Replacing()
 	now := catalog.Build(p.config, p.backends.All(), nil, p.scripts, p.introduction())
-	p.metrics.Use(now, p.backends.All(), p.config.Telemetry.ToolLabels())
+	p.metrics.SetCatalog(now, p.backends.All(), p.config.Telemetry.ToolLabels())
 	p.catalog.Store(now)
 	p.catalogs.Add(1)
-	old.Replace()
-	p.console.Poke()
-	p.logProblems(old, now)
-	p.reportPins(now)
-	if p.young != nil && !now.Starting() && !replacing {
-		if !isClosed(p.settled) {
-			close(p.settled)
-		}
-		p.start()
-	}
 	for _, method := range now.Changed(old) {
 		p.subscriptions.ListChanged("", method)
 	}
+	p.logProblems(old, now)
+	p.reportPins(now)
+	if p.young != nil && !now.Starting() && !replacing {
+		p.start() // first, so that /readyz is ready for those who waited for settled
+		if !isClosed(p.settled) {
+			close(p.settled)
+		}
+	}
+	old.Replace() // last, with Wake: the announcements above were made
+	p.console.Wake()
 }
 
 func isClosed(c chan struct{}) bool {
@@ -415,8 +416,7 @@ func isClosed(c chan struct{}) bool {
 	}
 }
 
-// Settled waits until every backend has answered or failed once and the catalog holds
-// what they offer, or until ctx ends.
+// Settled waits until every backend has connected or failed once and the catalog has its entries, or until ctx ends.
 func (p *Proxy) Settled(ctx context.Context) error {
 	p.building.Lock()
 	settled := p.settled
@@ -429,7 +429,7 @@ func (p *Proxy) Settled(ctx context.Context) error {
 	}
 }
 
-// logProblems says what is new in the list of problems.
+// logProblems logs the problems that the previous catalog did not have.
 func (p *Proxy) logProblems(old, now *catalog.Catalog) {
 	known := map[[3]string]bool{}
 	for i := range old.Problems {
@@ -441,7 +441,7 @@ func (p *Proxy) logProblems(old, now *catalog.Catalog) {
 			continue
 		}
 		level := slog.LevelError
-		if pr.Severity == diag.Warning || pr.File != "" { // a script with a mistake is served
+		if pr.Severity == diag.Warning || pr.File != "" { // a script with a mistake is served nevertheless
 			level = slog.LevelWarn
 		}
 		about := []any{"entry", pr.Entry}
@@ -452,8 +452,8 @@ func (p *Proxy) logProblems(old, now *catalog.Catalog) {
 	}
 }
 
-// sameProblem is equal for problems that are one to an operator: what is wrong with a field of the configuration by
-// what backends offer is, whatever the numbers in it are by now.
+// sameProblem is equal for problems that are the same for an operator: those of one field of the configuration,
+// whatever numbers the message has.
 func sameProblem(pr *diag.Problem) [3]string {
 	if pr.File == "" && pr.Path != "" {
 		return [3]string{pr.Path, pr.Entry, ""}
@@ -461,23 +461,28 @@ func sameProblem(pr *diag.Problem) [3]string {
 	return [3]string{pr.Backend, pr.Entry, pr.Text()}
 }
 
-// Stopping says that the process is about to end: /readyz answers 503 from now on, and
-// every answer closes its connection, so that the next request of a client or a load
-// balancer comes over a new one and goes elsewhere. Everything is served as before.
-func (p *Proxy) Stopping() { p.edge.Stopping() }
+// Stopping announces the shutdown: /readyz answers 503 from now on, and every response closes its connection, so that
+// the next request of a client or a load balancer uses a new one and reaches another process. Everything is served as
+// before.
+func (p *Proxy) Stopping() {
+	p.edge.Stopping()
+	p.console.Wake()
+}
 
-// Drain ends the streams on which clients only listen and lets no new ones begin, so
-// that an HTTP server can shut down without breaking off a call. ServeStdio returns once
-// nothing is running.
+// Drain ends the streams on which clients only listen, and accepts no new ones, so that an HTTP server can shut down
+// without breaking off a call. ServeStdio returns once no request is in progress.
 func (p *Proxy) Drain() {
+	p.runs.Stop() // first: requests whose questions end say that this is why
 	p.edge.Drain()
-	p.runs.Stop()
 	if t := p.routing.Load(); t != nil {
 		t.Leave()
 	}
 }
 
-// Drained waits until the requests have ended that other replicas have passed on to this one, or ctx has.
+// Cut breaks off and answers the calls of sessions that still run when the time for the drain is over.
+func (p *Proxy) Cut() { p.edge.Cut() }
+
+// Drained waits until the requests that other replicas have forwarded to this one have ended, or ctx has.
 func (p *Proxy) Drained(ctx context.Context) error {
 	if t := p.routing.Load(); t != nil {
 		return t.Shutdown(ctx)
@@ -485,7 +490,7 @@ func (p *Proxy) Drained(ctx context.Context) error {
 	return nil
 }
 
-// Close ends every session, call and backend, and waits for all of it.
+// Close ends every session, call and backend, and waits until they have ended.
 func (p *Proxy) Close() error {
 	p.end()
 	p.building.Lock()
@@ -494,7 +499,7 @@ func (p *Proxy) Close() error {
 	}
 	p.building.Unlock()
 	p.closeRuns()
-	p.parked.Close()
+	p.suspended.Close()
 	p.edge.Close()
 	p.console.Close()
 	err := p.backends.Close()

@@ -24,7 +24,7 @@ import (
 	"github.com/vmcp-dev/vmcp/runs/memory"
 )
 
-// A desk is a backend whose tool book asks before it does something, as backends with sessions and stateless ones do.
+// A desk is a backend whose tool book asks before it acts, with sessions or stateless.
 type desk struct {
 	mu    sync.Mutex
 	asked int
@@ -50,7 +50,7 @@ func (d *desk) ask() {
 	d.asked++
 }
 
-// sessions is the URL of one that asks in the middle of a call.
+// sessions is the URL of one that sends a request during the call.
 func (d *desk) sessions(t *testing.T) string {
 	s := mcp.NewServer(&mcp.Implementation{Name: "desk", Version: "1"}, &mcp.ServerOptions{SupportedProtocolVersions: []string{"2025-11-25"}})
 	mcp.AddTool(s, &mcp.Tool{Name: "book"}, func(ctx context.Context, r *mcp.CallToolRequest, in struct {
@@ -66,7 +66,7 @@ func (d *desk) sessions(t *testing.T) string {
 	return backendtest.HTTP(t, s, true)
 }
 
-// stateless is the URL of one that ends its answer with the question, and wants its state back.
+// stateless is the URL of one that returns input_required with a requestState.
 func (d *desk) stateless(t *testing.T) string {
 	b := &backendtest.Raw{Modern: true, Tools: `{"name":"book","inputSchema":{"type":"object"}}`, Handle: func(x *backendtest.Exchange) {
 		what := x.Param("arguments", "what")
@@ -104,8 +104,8 @@ func startDesk(t *testing.T, era, script string, more func(*config.Config)) (*de
 	return d, kept, url
 }
 
-// TestBackendsAskInRuns: what a backend asks in a call of a script reaches the client with a state that may be brought
-// several times at once; nothing is asked or done twice.
+// TestBackendsAskInRuns: the question of a backend in a call of a script reaches the client with a state that may be
+// sent several times concurrently; nothing is asked or done twice.
 func TestBackendsAskInRuns(t *testing.T) {
 	for era := range eras {
 		for _, durable := range []string{"auto", "never"} {
@@ -137,7 +137,7 @@ func TestBackendsAskInRuns(t *testing.T) {
 	}
 }
 
-// TestBackendsAskSessions: the client of a session is asked in its request, and what it refuses is an error of the call.
+// TestBackendsAskSessions: the client of a session is sent a request, and its refusal is an error of the call.
 func TestBackendsAskSessions(t *testing.T) {
 	for era := range eras {
 		for _, refuses := range []bool{false, true} {
@@ -165,7 +165,8 @@ func TestBackendsAskSessions(t *testing.T) {
 	}
 }
 
-// TestAnOperatorAnswersABackend: somebody else may answer what a backend asks, and the request that was sent again has the result.
+// TestAnOperatorAnswersABackend: an operator may answer the question of a backend, and a repeated request has the
+// result.
 func TestAnOperatorAnswersABackend(t *testing.T) {
 	for era := range eras {
 		t.Run(era, func(t *testing.T) {
@@ -197,21 +198,26 @@ func TestAnOperatorAnswersABackend(t *testing.T) {
 	}
 }
 
-// TestNobodyAnswersABackend: when the time is over the call has failed, and the question is no longer open.
+// TestNobodyAnswersABackend: when the time is over the call has failed, and the question is closed.
 func TestNobodyAnswersABackend(t *testing.T) {
 	testmode.Parallel(t)
 	for era := range eras {
 		t.Run(era, func(t *testing.T) {
-			d, kept, url := startDesk(t, era, `def run(params): return try_call_tool("book", {"what": "it"})`, func(c *config.Config) {
-				c.Limits.ElicitTimeout = config.Duration(300 * time.Millisecond)
+			var d *desk
+			var kept runs.Store
+			var url string
+			result := inTime(t, func(within time.Duration) json.RawMessage {
+				d, kept, url = startDesk(t, era, `def run(params): return try_call_tool("book", {"what": "it"})`, func(c *config.Config) {
+					c.Limits.ElicitTimeout = config.Duration(within)
+				})
+				return first(modernCall(t, url, "asking", ""))
 			})
-			result, _ := modernCall(t, url, "asking", "")
 			in := asks(t, result)
 			result, failure := modernCall(t, url, "asking", fmt.Sprintf(`,"requestState":%q`, in.RequestState))
 			for strings.Contains(string(result), "input_required") {
 				result, failure = modernCall(t, url, "asking", fmt.Sprintf(`,"requestState":%q`, in.RequestState))
 			}
-			if !strings.Contains(string(result), "answered in time") {
+			if !strings.Contains(string(result), "no answer arrived in time") {
 				t.Errorf("got %s %s", result, failure)
 			}
 			list, _, err := kept.List(t.Context(), runs.Filter{})
@@ -225,7 +231,7 @@ func TestNobodyAnswersABackend(t *testing.T) {
 	}
 }
 
-// TestQuestionsOfARunAreBounded: a stateless backend that asks for ever, and one that asks too much.
+// TestQuestionsOfARunAreBounded: a stateless backend that asks without an end, and one that asks too much.
 func TestQuestionsOfARunAreBounded(t *testing.T) {
 	for what, requests := range map[string]string{
 		"too many": func() string {
@@ -257,8 +263,8 @@ func TestQuestionsOfARunAreBounded(t *testing.T) {
 	}
 }
 
-// TestABackendAsksInAnotherProcess: a client whose request comes to another process than the one in which its backend
-// waits is asked there, and its answer finds the way.
+// TestABackendAsksInAnotherProcess: a client whose request arrives at another process than the one in which the backend
+// waits is asked there, and its answer reaches the backend.
 func TestABackendAsksInAnotherProcess(t *testing.T) {
 	d, kept := &desk{}, memory.New(runs.Options{}, nil)
 	backend := d.sessions(t)
@@ -269,28 +275,7 @@ func TestABackendAsksInAnotherProcess(t *testing.T) {
 		})
 		urls = append(urls, url)
 	}
-	call := func(url, more string) json.RawMessage {
-		r := modernRequest(t.Context(), url, "asking", more)
-		body, err := io.ReadAll(r.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		text := strings.Replace(string(body), `"_meta":{`, `"_meta":{"dev.vmcp/idempotencyKey":"k",`, 1)
-		r.Body, r.ContentLength = io.NopCloser(strings.NewReader(text)), int64(len(text))
-		resp, err := http.DefaultClient.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer resp.Body.Close()
-		answer, err := io.ReadAll(resp.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if i := bytes.LastIndex(answer, []byte("data: ")); i >= 0 {
-			answer = answer[i+len("data: "):]
-		}
-		return jsonscan.Get(answer, "result")
-	}
+	call := func(url, more string) json.RawMessage { return keyedCall(t, url, more) }
 	asks(t, call(urls[0], ""))
 	in := asks(t, call(urls[1], ""))
 	if got := string(call(urls[1], in.answers())); !strings.Contains(got, `{"booked":"to it"}`) {
@@ -298,5 +283,98 @@ func TestABackendAsksInAnotherProcess(t *testing.T) {
 	}
 	if asked, done := d.counts(); asked != 1 || len(done) != 1 {
 		t.Errorf("asked %d times, done %q", asked, done)
+	}
+}
+
+// keyedCall calls with an idempotency key, which names the run in every process.
+func keyedCall(t *testing.T, url, more string) json.RawMessage {
+	t.Helper()
+	r := modernRequest(t.Context(), url, "asking", more)
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := strings.Replace(string(body), `"_meta":{`, `"_meta":{"dev.vmcp/idempotencyKey":"k",`, 1)
+	r.Body, r.ContentLength = io.NopCloser(strings.NewReader(text)), int64(len(text))
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	answer, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if i := bytes.LastIndex(answer, []byte("data: ")); i >= 0 {
+		answer = answer[i+len("data: "):]
+	}
+	return jsonscan.Get(answer, "result")
+}
+
+// TestAnswersThatComeWhileOthersAreAwaited: one branch waits for its backend, which waits for an answer, and another
+// branch is suspended with a question. An operator, or a client of another process, answers the latter first; when the
+// run is suspended for it nevertheless, it is not asked again.
+func TestAnswersThatComeWhileOthersAreAwaited(t *testing.T) {
+	const script = `def run(params): return parallel([lambda: call_tool("live.book", {"what": "left"})["booked"], lambda: call_tool("later.book", {"what": "right"})["booked"]])`
+	for _, by := range []string{"a shell", "another process"} {
+		t.Run(by, func(t *testing.T) {
+			live, later, kept := &desk{}, &desk{}, memory.New(runs.Options{}, nil)
+			backends := []config.Backend{{Name: "live", URL: live.sessions(t)}, {Name: "later", URL: later.stateless(t)}}
+			var urls []string
+			for range 2 {
+				_, url, _ := startOver(t, kept, script, func(c *config.Config) { c.Backends = backends })
+				urls = append(urls, url)
+			}
+			first := asks(t, keyedCall(t, urls[0], ""))
+			run := untilOpen(t, kept, 2)
+			stopped := run.Questions[slices.IndexFunc(run.Questions, func(q runs.Question) bool { return strings.HasPrefix(q.Key, "0.b1.") })].Key
+			answer := `{"action":"accept","content":{"answer":"to right"}}`
+			if len(first.InputRequests) != 1 || first.InputRequests[stopped].Params.Message != "" {
+				t.Fatalf("asked for %+v, want what the live call waits for", first.InputRequests)
+			}
+			if by == "a shell" {
+				if err := kept.Answer(t.Context(), run.ID, stopped, json.RawMessage(answer)); err != nil {
+					t.Fatal(err)
+				}
+			} else {
+				in := asks(t, keyedCall(t, urls[1], ""))
+				if len(in.InputRequests) != 2 {
+					t.Fatalf("the other process asks for %+v, want both", in.InputRequests)
+				}
+				asks(t, keyedCall(t, urls[1], fmt.Sprintf(`,"requestState":%q,"inputResponses":{%q:%s}`, in.RequestState, stopped, answer)))
+			}
+			result := keyedCall(t, urls[0], first.answers())
+			if want := `["to left","to right"]`; !strings.Contains(string(result), want) {
+				t.Errorf("got %s\nwant %s", result, want)
+			}
+			for _, d := range []*desk{live, later} {
+				if asked, done := d.counts(); asked != 1 || len(done) != 1 {
+					t.Errorf("asked %d times, done %q", asked, done)
+				}
+			}
+		})
+	}
+}
+
+// untilOpen waits until the only run of a store has so many open questions.
+func untilOpen(t *testing.T, kept runs.Store, n int) runs.Run {
+	t.Helper()
+	for {
+		changed := kept.Changed()
+		list, _, err := kept.List(t.Context(), runs.Filter{})
+		if err != nil || len(list) != 1 {
+			t.Fatalf("the runs are %+v, %v; want one", list, err)
+		}
+		if list[0].Questions == n {
+			r, _, err := kept.Get(t.Context(), list[0].ID)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return r
+		}
+		select {
+		case <-changed:
+		case <-time.After(5 * time.Millisecond): // a question is no change that is announced
+		}
 	}
 }

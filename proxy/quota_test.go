@@ -12,7 +12,7 @@ import (
 	"github.com/vmcp-dev/vmcp/config"
 )
 
-// limit has the proxy apply quotas.
+// limit applies quotas to the proxy.
 func (d *audited) limit(r config.RateLimiting) {
 	d.t.Helper()
 	cfg := d.cfg
@@ -20,7 +20,7 @@ func (d *audited) limit(r config.RateLimiting) {
 	d.apply(cfg)
 }
 
-// perDay is a bucket that does not fill up while a test runs.
+// perDay is a bucket that does not refill during a test.
 func perDay(calls int) config.Bucket {
 	return config.Bucket{MaxTokens: calls, RefillPeriod: config.Duration(24 * time.Hour)}
 }
@@ -39,7 +39,7 @@ func (d *audited) callsOf(who string, n int, name string) (ok int) {
 	return ok
 }
 
-// A call beyond a quota is refused in the form of each revision, and no backend hears of it.
+// A call above a quota is refused in the form of each revision, and no backend gets it.
 func TestQuotaRefusals(t *testing.T) {
 	const params = `"name":"plain","arguments":{"password":"hunter2"}`
 	for _, tt := range []struct {
@@ -103,7 +103,7 @@ func TestQuotaRefusals(t *testing.T) {
 	}
 }
 
-// Only calls of tools by clients count, each once, for whoever makes them.
+// Only calls of tools by clients count, each once, for every principal.
 func TestWhatAQuotaCounts(t *testing.T) {
 	d := startAudited(t, config.Audit{}, config.ScriptedTool{Name: "three", Description: "d", Script: "def run(params):\n    for i in range(3):\n        call_tool(\"plain\")\n    return {}\n"})
 	d.limit(config.RateLimiting{PerUser: perDay(4)})
@@ -128,7 +128,7 @@ func TestWhatAQuotaCounts(t *testing.T) {
 	}
 }
 
-// A call that is asked something and goes on is one call; a state that is made up is none of ours.
+// A call that is suspended and resumed counts once; a forged state is not accepted.
 func TestQuotaOfARunThatWaits(t *testing.T) {
 	_, url := startLimitedAsking(t, config.RateLimiting{Shared: perDay(1)})
 	result, _ := modernCall(t, url, "asking", "")
@@ -163,7 +163,7 @@ func startLimitedAsking(t *testing.T, r config.RateLimiting) (*chargeServer, str
 	return bank, url
 }
 
-// A tool is meant by the name that clients see, or by its origin, also under another name.
+// A limit names a tool by its exposed name, or by its origin, also if it is exposed by another name.
 func TestQuotaOfATool(t *testing.T) {
 	d := startAudited(t, config.Audit{}, config.ScriptedTool{Name: "leaf", Description: "d", Script: "def run(params):\n    return {}\n"})
 	d.cfg.Aggregation.Tools = []config.WorkloadTools{{Workload: "b", Overrides: map[string]config.ToolOverride{"plain": {Name: "renamed"}}}}
@@ -180,7 +180,7 @@ func TestQuotaOfATool(t *testing.T) {
 	}
 }
 
-// A configuration that does not change a limit does not fill its bucket.
+// A configuration that does not change a limit does not refill its bucket.
 func TestReloadKeepsQuotas(t *testing.T) {
 	d := startAudited(t, config.Audit{})
 	limits := config.RateLimiting{Shared: perDay(50), PerUser: perDay(2)}

@@ -10,7 +10,8 @@ import (
 	"github.com/vmcp-dev/vmcp/proxy"
 )
 
-// TestStrictReadiness: a probe says which backends have to be ready; without it one that is down takes nothing out of service.
+// TestStrictReadiness: a probe lists the backends that have to be ready; without that a backend that is down does not
+// make the endpoint unready.
 func TestStrictReadiness(t *testing.T) {
 	p := proxy.New(proxy.Options{})
 	srv := httptest.NewServer(p.Handler())
@@ -44,7 +45,7 @@ func TestStrictReadiness(t *testing.T) {
 	}
 }
 
-// TestReadinessIsWhatTheStatusSays: details for operators say ready when the answer is 200 only, and that the process is about to end.
+// TestReadinessIsWhatTheStatusSays: details for operators are ready only if the status is 200, and report the shutdown.
 func TestReadinessIsWhatTheStatusSays(t *testing.T) {
 	up := &backendtest.Raw{Tools: toolsNamed("t", 1)}
 	p := proxy.New(proxy.Options{})

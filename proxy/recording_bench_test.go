@@ -14,8 +14,8 @@ import (
 	wiretest "github.com/vmcp-dev/vmcp/test/raw"
 )
 
-// BenchmarkRecording is a script that calls three tools, one call after the other: without
-// recording, with recording of what fails, which nothing does, and with all of it written.
+// BenchmarkRecording runs a script that calls three tools in sequence: without recording, with recording of failures
+// (there are none), and with recording of everything.
 func BenchmarkRecording(b *testing.B) {
 	for _, only := range []string{"", "failed", "all"} {
 		b.Run("only="+only, func(b *testing.B) { benchmarkRecording(b, only) })

@@ -14,12 +14,13 @@ import (
 
 	"github.com/vmcp-dev/vmcp/cases"
 	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/internal/testmode"
 	"github.com/vmcp-dev/vmcp/proxy/trace"
 )
 
 const slowly = 50 * time.Millisecond
 
-// shop has a tool that takes its time and one that hands out a token.
+// shop has a slow tool and one that returns a token.
 func shop(t *testing.T) string {
 	s := mcp.NewServer(&mcp.Implementation{Name: "shop"}, nil)
 	type in struct {
@@ -98,8 +99,8 @@ func recordedIn(t *testing.T, dir string, n int) (all []*cases.Case) {
 	}
 }
 
-// TestACaseHasAllOfARun: on every revision, whatever requests it took, with the effects of scripted
-// tools that it called and true times.
+// TestACaseHasAllOfARun: for every revision and any number of requests, a case has the effects of called scripted tools
+// and true times.
 func TestACaseHasAllOfARun(t *testing.T) {
 	var asked atomic.Int32
 	dir := t.TempDir()
@@ -139,8 +140,9 @@ func TestACaseHasAllOfARun(t *testing.T) {
 	}
 }
 
-// TestRecordingIsReloaded: failed calls alone, then all into another folder, then none.
+// TestRecordingIsReloaded: only failed calls, then all into another folder, then none.
 func TestRecordingIsReloaded(t *testing.T) {
+	testmode.Parallel(t)
 	var asked atomic.Int32
 	one, two := t.TempDir(), filepath.Join(t.TempDir(), "new", "folder")
 	apply, url := recordingShop(t, config.Recording{Dir: one})

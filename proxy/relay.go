@@ -16,12 +16,12 @@ import (
 	"github.com/vmcp-dev/vmcp/proxy/edge"
 	"github.com/vmcp-dev/vmcp/proxy/members"
 	"github.com/vmcp-dev/vmcp/proxy/outcome"
-	"github.com/vmcp-dev/vmcp/proxy/parked"
 	"github.com/vmcp-dev/vmcp/proxy/runs"
+	"github.com/vmcp-dev/vmcp/proxy/suspended"
 )
 
-// relay passes a request on to the backend of e and its result back, which is made to fit the
-// revision of a client; a script gets it as it came. Errors are those of backends.
+// relay sends a request to the backend of e and returns its result, adapted to the revision of a client; a script gets
+// it unchanged. Errors are those of package backends.
 func (p *Proxy) relay(ctx context.Context, x *exchange, e *catalog.Entry) (*backends.Response, error) {
 	answered, err := x.takeLogin()
 	if err != nil {
@@ -39,7 +39,7 @@ func (p *Proxy) relay(ctx context.Context, x *exchange, e *catalog.Entry) (*back
 		Header:     e.ForwardedHeaders(x.Get(members.Arguments), x.header),
 	}
 	if key := x.script.IdempotencyKey(); key != "" && e.IdempotencyHeader != "" {
-		if req.For.Header = req.For.Header.Clone(); req.For.Header == nil { // it may be that of a request
+		if req.For.Header = req.For.Header.Clone(); req.For.Header == nil { // it may belong to the request
 			req.For.Header = http.Header{}
 		}
 		req.For.Header.Set(e.IdempotencyHeader, key)
@@ -54,23 +54,23 @@ func (p *Proxy) relay(ctx context.Context, x *exchange, e *catalog.Entry) (*back
 	case err != nil:
 		return nil, err
 	case x.script == nil:
-		return p.finish(ctx, x, e, resp)
+		return p.adaptResult(ctx, x, e, resp)
 	case resp.Body != nil:
 		resp.Edit(outcome.Watch(&x.outcome))
 	}
 	return resp, nil
 }
 
-// bridge makes the call in the way the two revisions need.
+// bridge makes the call in the way that the revisions of client and backend require.
 func (p *Proxy) bridge(ctx context.Context, x *exchange, e *catalog.Entry, req *backends.Request) (*backends.Response, error) {
 	modernBackend := wire.IsModern(e.Backend.Offer().Revision)
 	switch {
 	case x.script != nil:
-		return x.script.Rounds(ctx, e.Backend, req)
+		return x.script.CallMultiRound(ctx, e.Backend, req)
 	case !x.client.Modern() && modernBackend:
-		return p.rounds(ctx, x, e.Backend, req)
+		return p.callMultiRound(ctx, x, e.Backend, req)
 	case x.client.Modern() && !modernBackend && x.client.CallsBack():
-		return p.live(ctx, x, func(ctx context.Context) (*backends.Response, error) {
+		return p.servePending(ctx, x, func(ctx context.Context) (*backends.Response, error) {
 			return e.Backend.Call(ctx, req)
 		})
 	case x.client.Modern() && !modernBackend && x.Get(members.State) != nil:
@@ -79,16 +79,16 @@ func (p *Proxy) bridge(ctx context.Context, x *exchange, e *catalog.Entry, req *
 	return e.Backend.Call(ctx, req)
 }
 
-// live serves a request of a stateless client by a call that can be parked: a new one,
-// or the one its requestState names.
-func (p *Proxy) live(ctx context.Context, x *exchange, call func(context.Context) (*backends.Response, error)) (*backends.Response, error) {
+// servePending serves a request of a stateless client by a call that can be suspended: a new one, or the one that its
+// requestState names.
+func (p *Proxy) servePending(ctx context.Context, x *exchange, call func(context.Context) (*backends.Response, error)) (*backends.Response, error) {
 	state := x.Get(members.State)
 	if state == nil {
-		l := x.lives(ctx)
+		l := x.pendingCall(ctx)
 		l.Start(ctx, call)
 		return x.await(ctx, l)
 	}
-	l, ok := p.parked.Take(state, x.binding())
+	l, ok := p.suspended.Resume(state, x.binding())
 	if !ok {
 		return nil, runs.ErrState
 	}
@@ -97,43 +97,43 @@ func (p *Proxy) live(ctx context.Context, x *exchange, call func(context.Context
 	return x.await(ctx, l)
 }
 
-// lives makes a call of a request that may outlive it. Of a stateless client's the questions go through it.
-func (x *exchange) lives(ctx context.Context) *parked.Call {
-	l := x.p.parked.Call(ctx, x.body, x.out, x.audit.run)
+// pendingCall makes a call that may outlive its request. For a stateless client it carries the questions.
+func (x *exchange) pendingCall(ctx context.Context) *suspended.Call {
+	l := x.p.suspended.Call(ctx, x.body, x.out, x.audit.run)
 	if x.client.Modern() && x.client.CallsBack() {
-		x.live = l
+		x.pending = l
 	}
 	x.out = l
 	return l
 }
 
-// await is the response of a call, or its questions.
-func (x *exchange) await(ctx context.Context, l *parked.Call) (*backends.Response, error) {
-	resp, suspended, err := l.Wait(ctx, parked.Parking{Principal: x.client.Principal, Binding: x.binding, For: x.p.parkedFor()})
-	if suspended {
+// await returns the response of a call, or an input_required result with its questions.
+func (x *exchange) await(ctx context.Context, l *suspended.Call) (*backends.Response, error) {
+	resp, waits, err := l.Wait(ctx, suspended.Terms{Principal: x.client.Principal, Binding: x.binding, For: x.p.suspendedFor()})
+	if waits {
 		x.outcome = outcome.Suspended
 	}
 	return resp, err
 }
 
-// binding is what a sealed state is good for: this principal, profile, method and arguments.
+// binding is what a sealed state is bound to: principal, profile, method and arguments.
 func (x *exchange) binding() []byte {
 	method := x.method
 	if x.client.Profile != "" {
 		method += " " + x.client.Profile
 	}
-	return parked.Binding(x.client.Principal, method, jsonscan.Compact(x.Get(members.Name)), jsonscan.Compact(x.Get(members.URI)), jsonscan.Compact(x.Get(members.Arguments)))
+	return suspended.Binding(x.client.Principal, method, jsonscan.Compact(x.Get(members.Name)), jsonscan.Compact(x.Get(members.URI)), jsonscan.Compact(x.Get(members.Arguments)))
 }
 
-// returns reports whether a request brings the state of a call or a run that waits.
+// returns reports whether a request has the requestState of a suspended call or run.
 func (x *exchange) returns() bool {
 	state := x.Get(members.State)
-	return state != nil && x.p.parked.Has(state, x.binding())
+	return state != nil && x.p.suspended.Has(state, x.binding())
 }
 
-// rounds calls a stateless backend for a client with a session: what the backend asks
-// for in its results, the client is asked in requests.
-func (p *Proxy) rounds(ctx context.Context, x *exchange, be *backends.Backend, req *backends.Request) (*backends.Response, error) {
+// callMultiRound calls a stateless backend for a client with a session: the questions in input_required results are
+// sent to the client as requests.
+func (p *Proxy) callMultiRound(ctx context.Context, x *exchange, be *backends.Backend, req *backends.Request) (*backends.Response, error) {
 	for range adapt.MaxRounds {
 		resp, err := be.Call(ctx, req)
 		if err != nil {
@@ -156,10 +156,10 @@ func (p *Proxy) rounds(ctx context.Context, x *exchange, be *backends.Backend, r
 			return nil, err
 		}
 	}
-	return nil, wire.Errorf(wire.InternalError, "backend %s asked for input %d times without an end", be.Name(), adapt.MaxRounds)
+	return nil, wire.Errorf(wire.InternalError, "backend %s required input %d times for one call, which is the limit", be.Name(), adapt.MaxRounds)
 }
 
-// answerAll asks the client everything one round of a backend wants to know.
+// answerAll asks the client all questions of an input_required result, and returns the answers as inputResponses.
 func (x *exchange) answerAll(ctx context.Context, result json.RawMessage) (json.RawMessage, error) {
 	type asked struct {
 		key    string
@@ -186,9 +186,8 @@ func (x *exchange) answerAll(ctx context.Context, result json.RawMessage) (json.
 	return answers.JSON(), nil
 }
 
-// finish makes a backend's result fit the client's revision. Where nothing has to
-// change, the bytes stay as they are.
-func (p *Proxy) finish(ctx context.Context, x *exchange, e *catalog.Entry, resp *backends.Response) (*backends.Response, error) {
+// adaptResult adapts a backend's result to the client's revision. If nothing has to change, the bytes are the same.
+func (p *Proxy) adaptResult(ctx context.Context, x *exchange, e *catalog.Entry, resp *backends.Response) (*backends.Response, error) {
 	if x.method == wire.ResourcesRead && e.Original != e.Name {
 		if err := p.catalogOf(x.client).ExposeContents(e.Backend.Name(), resp); err != nil {
 			resp.Close()
@@ -199,17 +198,17 @@ func (p *Proxy) finish(ctx context.Context, x *exchange, e *catalog.Entry, resp 
 		p.edit(x).Stream(resp, x.outcome.Note)
 		return resp, nil
 	}
-	if x.task != nil { // the result is about a task, and its tool is known
+	if x.task != nil { // the result is about a task of a known tool
 		e = x.task
 	}
 	if err := p.tasks.Note(ctx, x.client, e, resp.Result); err != nil {
-		p.log.Warn("a task is known to this replica only", "backend", e.Backend.Name(), "tool", e.Name, "err", err)
+		p.log.Warn("a task could not be stored: only this replica can find it", "backend", e.Backend.Name(), "tool", e.Name, "err", err)
 	}
 	resp.Result = p.edit(x).Apply(resp.Result)
 	return resp, nil
 }
 
-// edit is what a result of x has to have changed for its client.
+// edit returns the changes to a result of x for its client.
 func (p *Proxy) edit(x *exchange) adapt.Result {
 	return adapt.Result{Modern: x.client.Modern(), Cacheable: x.method == wire.ResourcesRead, ServerInfo: p.catalog.Load().ServerInfo}
 }

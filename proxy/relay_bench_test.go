@@ -15,22 +15,22 @@ import (
 	wiretest "github.com/vmcp-dev/vmcp/test/raw"
 )
 
-// BenchmarkRelay is a call of a client with a session, from its request to the last byte of
-// its answer. Allocations are those of the backend, which is in this process, too.
+// BenchmarkRelay measures a call of a client with a session, from the request to the last byte of the response. The
+// allocations include those of the backend, which is in this process.
 func BenchmarkRelay(b *testing.B) {
 	for _, size := range []int{100, 10_000, 100_000} {
 		b.Run(fmt.Sprint("size=", size), func(b *testing.B) { benchmarkRelay(b, size, proxy.Options{}) })
 	}
 }
 
-// BenchmarkTracedRelay is BenchmarkRelay where one trace of twenty is made, and thrown away in a batch.
+// BenchmarkTracedRelay is BenchmarkRelay with one of twenty traces sampled and discarded in batches.
 func BenchmarkTracedRelay(b *testing.B) {
 	tracer := sdktrace.NewTracerProvider(sdktrace.WithBatcher(nobody{}), sdktrace.WithSampler(sdktrace.ParentBased(sdktrace.TraceIDRatioBased(0.05))))
 	b.Cleanup(func() { _ = tracer.Shutdown(context.Background()) }) // it has nothing to send
 	benchmarkRelay(b, 100, proxy.Options{Tracer: tracer})
 }
 
-// nobody takes spans.
+// nobody is an exporter that discards spans.
 type nobody struct{}
 
 func (nobody) ExportSpans(context.Context, []sdktrace.ReadOnlySpan) error { return nil }

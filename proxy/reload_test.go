@@ -16,8 +16,8 @@ import (
 	"github.com/vmcp-dev/vmcp/config"
 )
 
-// TestApplyWhileServing changes the configuration under running calls: none is lost, and
-// one that is refused changes nothing.
+// TestApplyWhileServing applies configurations during calls: no call is lost, and a refused configuration changes
+// nothing.
 func TestApplyWhileServing(t *testing.T) {
 	one := config.Backend{Name: "one", URL: sdkBackend(t, echoServer("one"), true)}
 	two := config.Backend{Name: "two", URL: sdkBackend(t, echoServer("two"), true)}
@@ -58,8 +58,7 @@ func TestApplyWhileServing(t *testing.T) {
 	}
 }
 
-// TestLargeQuestions: a backend's question of more than one buffer reaches a client with
-// a session like a small one.
+// TestLargeQuestions: a backend's question larger than one buffer reaches a client with a session like a small one.
 func TestLargeQuestions(t *testing.T) {
 	message := strings.Repeat("long ", 40_000)
 	backend := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

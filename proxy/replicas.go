@@ -14,10 +14,10 @@ import (
 	"github.com/vmcp-dev/vmcp/runs/seal"
 )
 
-// Members are the replicas of the cluster that this process is one of; nil while it is alone.
+// Members is the cluster; nil for a process that is in none.
 func (p *Proxy) Members() *cluster.Members { return p.members.Load() }
 
-// joinCluster makes this process a replica where the first configuration says so.
+// joinCluster joins the cluster of the first configuration, if it has one.
 func (p *Proxy) joinCluster(cfg *config.Config, ring *seal.Ring) error {
 	if !cfg.Cluster.On() || ring == nil {
 		return nil
@@ -40,13 +40,13 @@ func (p *Proxy) joinCluster(cfg *config.Config, ring *seal.Ring) error {
 	return nil
 }
 
-// followMembers divides the limits among the replicas until the proxy ends.
+// followMembers updates the shares of the limits when replicas join or leave, until the proxy closes.
 func (p *Proxy) followMembers(m *cluster.Members) {
 	for {
 		changed, n := m.Changed(), m.Live()
 		p.admission.Share(n)
 		p.quota.Share(n)
-		p.console.Poke()
+		p.console.Wake()
 		select {
 		case <-changed:
 		case <-p.life.Done():
@@ -55,7 +55,7 @@ func (p *Proxy) followMembers(m *cluster.Members) {
 	}
 }
 
-// fits says why this replica must not serve: nil when it may, or is alone.
+// fits returns why this replica must not serve; nil if it may, or is in no cluster.
 func (p *Proxy) fits() error {
 	if m := p.members.Load(); m != nil {
 		return m.Keys()
@@ -63,7 +63,7 @@ func (p *Proxy) fits() error {
 	return nil
 }
 
-// clusterStatus is what /readyz shows of the replicas; nil for a process that is alone.
+// clusterStatus is the cluster in the details of /readyz; nil without a cluster.
 func (p *Proxy) clusterStatus() *status.DetailsCluster {
 	m := p.members.Load()
 	if m == nil {
@@ -76,7 +76,7 @@ func (p *Proxy) clusterStatus() *status.DetailsCluster {
 	return s
 }
 
-// viewOf says whose view the status is; nil for a process that is alone.
+// viewOf is the cluster in the status document; nil without a cluster.
 func (p *Proxy) viewOf() *status.Cluster {
 	c := p.clusterStatus()
 	if c == nil {
@@ -85,16 +85,16 @@ func (p *Proxy) viewOf() *status.Cluster {
 	return &status.Cluster{ID: c.ID, Advertise: c.Advertise, Replicas: c.Replicas, Configs: len(c.Configs), Error: c.Error}
 }
 
-// ownStatus is what other replicas get that ask how this one is.
+// ownStatus is the status of this replica for other replicas.
 func (p *Proxy) ownStatus() []byte {
 	text, err := json.Marshal(p.Overview())
 	if err != nil {
-		panic(err) // texts and numbers
+		panic(err) // a bug: it consists of texts and numbers
 	}
 	return p.secrets.JSON(text)
 }
 
-// everyReplica asks all replicas how they are; this one comes first.
+// everyReplica returns the status of all replicas, this one first.
 func (p *Proxy) everyReplica(ctx context.Context) []status.Replica {
 	own := p.Overview()
 	all := []status.Replica{{Status: &own}}
@@ -118,7 +118,7 @@ func (p *Proxy) everyReplica(ctx context.Context) []status.Replica {
 	return all
 }
 
-// replicas is what /metrics shows of them.
+// replicas is the cluster in /metrics.
 func (p *Proxy) replicas() *metrics.Replicas {
 	m := p.members.Load()
 	if m == nil {

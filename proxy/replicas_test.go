@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -19,6 +18,7 @@ import (
 
 	"github.com/vmcp-dev/vmcp/backends/backendtest"
 	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/config/durable"
 	"github.com/vmcp-dev/vmcp/config/replicas"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/testkit"
@@ -39,19 +39,16 @@ type replica struct {
 	cfg        config.Config
 }
 
-// startReplica starts one. key is the byte that its key is made of.
+// startReplica starts one. key is the byte of which its key consists.
 func startReplica(t *testing.T, server *pgtest.Server, key byte, cfg config.Config) *replica {
 	t.Helper()
 	encrypt := true
-	cfg.SessionStorage = config.SessionStorage{Provider: config.StoragePostgres, URL: server.URL(), MaxConnections: 4, Encrypt: &encrypt,
-		Keys: []config.StorageKey{{ID: "k", Key: []byte(strings.Repeat(string(key), 32))}}}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	cfg.SessionStorage = durable.SessionStorage{Provider: durable.StoragePostgres, URL: server.URL(), MaxConnections: 4, Encrypt: &encrypt,
+		Keys: []durable.StorageKey{{ID: "k", Key: []byte(strings.Repeat(string(key), 32))}}}
+	l := testkit.Listen(t)
 	at := l.Addr().String()
 	l.Close()
-	cfg.Cluster = replicas.Cluster{Listen: at, Advertise: at, Heartbeat: config.Duration(200 * time.Millisecond)}
+	cfg.Cluster = replicas.Cluster{Listen: at, Advertise: at, Heartbeat: config.Duration(2 * time.Second), ForwardTimeout: config.Duration(20 * time.Second)} // no machine is so slow
 	p := proxy.New(proxy.Options{Log: slog.New(slog.NewTextHandler(testLog{t}, nil)), Version: "test", OpenStore: func(c *config.Config) (runs.Store, *seal.Ring, error) {
 		return open.Store(context.Background(), c, open.How{})
 	}})
@@ -92,7 +89,7 @@ func (r *replica) details() (status int, page proxy.Status) {
 	return resp.StatusCode, page
 }
 
-// sees waits until a replica sees n of them.
+// sees waits until a replica has n replicas in its view.
 func (r *replica) sees(n int) {
 	r.t.Helper()
 	testkit.Eventually(r.t, fmt.Sprintf("%d replicas", n), func() bool { return r.Members().Live() == n })
@@ -175,7 +172,7 @@ func TestReplicas(t *testing.T) {
 	}
 }
 
-// testStatusOfAll: each replica is asked by the one that an operator asks.
+// testStatusOfAll: the replica that an operator asks requests the status of the others.
 func testStatusOfAll(t *testing.T, all []*replica) {
 	t.Helper()
 	for i, r := range all {
@@ -192,7 +189,7 @@ func testStatusOfAll(t *testing.T, all []*replica) {
 	}
 }
 
-// testSeen: replicas with equal files have equal hashes, and show how many there are.
+// testSeen: replicas with equal files have equal hashes, and report the number of replicas.
 func testSeen(t *testing.T, all []*replica) {
 	t.Helper()
 	hash := all[0].Applied().Config().Hash

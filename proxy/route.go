@@ -14,14 +14,14 @@ import (
 	"github.com/vmcp-dev/vmcp/proxy/runs"
 )
 
-// A method serves one method of MCP: one that is a call by its callable, any other by serve.
+// A method serves one method of MCP: a call by its callable, any other by serve.
 type method struct {
 	serve func(*Proxy, context.Context, *exchange) (*backends.Response, error)
 	callable
 }
 
-// methods is everything clients can ask for once they are known. initialize belongs to the
-// edges.
+// methods are the methods for clients that were introduced by initialize or by their _meta. initialize itself is served
+// by package edge.
 var methods = map[string]method{
 	wire.Discover:      {serve: (*Proxy).discover},
 	wire.Ping:          {serve: (*Proxy).ping},
@@ -46,17 +46,17 @@ var methods = map[string]method{
 
 var taskMethods = callable{(*Proxy).taskOf, (*Proxy).relay}
 
-// Admit takes what an edge does by itself through the door.
+// Admit implements edge.Handler.
 func (p *Proxy) Admit(ctx context.Context, r edge.Request, do func(context.Context) error) error {
 	return p.admit(ctx, requestOf(r.Client, r.Method, r.Params), do)
 }
 
-// Serve answers a request of a client.
+// Serve implements edge.Handler.
 func (p *Proxy) Serve(ctx context.Context, r edge.Request) (*backends.Response, error) {
 	return p.serve(ctx, newExchange(p, r))
 }
 
-// serve takes a request of a client through the door. Its errors are for the client.
+// serve passes a request of a client through the door. Its errors are for the client.
 func (p *Proxy) serve(ctx context.Context, x *exchange) (*backends.Response, error) {
 	m, ok := methods[x.method]
 	if x.who = p.whoIn(ctx, x); x.who != nil && x.client.Session != nil {
@@ -73,12 +73,12 @@ func (p *Proxy) serve(ctx context.Context, x *exchange) (*backends.Response, err
 	case err == nil:
 		return resp, nil
 	case ctx.Err() == context.Canceled:
-		return resp, edge.ErrCancelled // whatever broke off because of it
+		return resp, edge.ErrCancelled // regardless of what failed because of the cancellation
 	}
 	return resp, p.hidden(edge.ClientError(err))
 }
 
-// serveOther serves what is no call.
+// serveOther serves a request that is not a call.
 func (p *Proxy) serveOther(ctx context.Context, x *exchange, m method) (resp *backends.Response, err error) {
 	err = p.admit(ctx, requestOf(x.client, x.method, x.params), func(ctx context.Context) (err error) {
 		switch {
@@ -93,8 +93,7 @@ func (p *Proxy) serveOther(ctx context.Context, x *exchange, m method) (resp *ba
 	return resp, err
 }
 
-// hidden is an error for a client without the secrets of the configuration, which a
-// backend may have put into its own error.
+// hidden replaces the secrets of the configuration in an error for a client; a backend may have quoted them.
 func (p *Proxy) hidden(err error) error {
 	if ours := edge.RefusalOf(err); ours != nil {
 		return ours
@@ -116,7 +115,7 @@ func (p *Proxy) discover(_ context.Context, x *exchange) (*backends.Response, er
 	return answer(x.view(p.catalog.Load()).DiscoverResult())
 }
 
-// list serves one page of one of the lists.
+// list serves a page of a list.
 func (p *Proxy) list(ctx context.Context, x *exchange) (*backends.Response, error) {
 	p.awaitStart(ctx, x.client.Profile)
 	read := func(string) {}
@@ -130,7 +129,7 @@ func (p *Proxy) list(ctx context.Context, x *exchange) (*backends.Response, erro
 	}
 	page, ok := x.view(c).Page(x.method, jsonscan.Text(cursor), x.client.Modern())
 	if !ok {
-		return nil, wire.Errorf(wire.InvalidParams, "cursor %s is not valid (any more): list again from the start", cursor)
+		return nil, wire.Errorf(wire.InvalidParams, "cursor %s is not valid, or no longer: list again from the start", cursor)
 	}
 	if cursor == nil {
 		read(x.method)
@@ -145,7 +144,7 @@ func (p *Proxy) toolOf(ctx context.Context, x *exchange) (*catalog.Entry, error)
 		return nil, wire.Errorf(wire.InvalidParams, "params.name: want the name of a tool")
 	}
 	e, err := p.clientTool(ctx, x, jsonscan.Text(name))
-	if err != nil && x.returns() { // a run goes on that such a tool has begun
+	if err != nil && x.returns() { // it may have begun a run that this request resumes
 		return catalog.Gone(jsonscan.Text(name)), nil
 	}
 	if err == nil && x.header != nil && x.client.Modern() {
@@ -164,8 +163,8 @@ func (p *Proxy) toolsCall(ctx context.Context, x *exchange, e *catalog.Entry) (*
 	return p.callScript(ctx, x, e)
 }
 
-// refuseTask refuses to run a scripted tool as a task for a client that was told of
-// tasks; one that was not is served as if it had not asked (2025-11-25, basic/utilities/tasks).
+// refuseTask refuses to run a scripted tool as a task for a client to which initialize declared tasks; for other
+// clients the parameter is ignored (2025-11-25, basic/utilities/tasks).
 func (x *exchange) refuseTask(e *catalog.Entry) error {
 	if s := x.client.Session; s == nil || !peerOf(s).tasks || jsonscan.Get(x.params, "task") == nil {
 		return nil
@@ -186,13 +185,13 @@ func (p *Proxy) resourceOf(ctx context.Context, x *exchange) (*catalog.Entry, er
 	return e, err
 }
 
-// resourcesRead answers for the endpoint's own resources, and relays the others.
+// resourcesRead serves the proxy's own resources, and relays the others.
 func (p *Proxy) resourcesRead(ctx context.Context, x *exchange, e *catalog.Entry) (*backends.Response, error) {
 	if e.Own == catalog.NotOwn {
 		return p.relay(ctx, x, e)
 	}
 	v := x.view(p.catalogOf(x.client))
-	return answer(v.Contents(e, p.secrets.Text(overview.Own(v, e, p.backends.All())), x.client.Modern()))
+	return answer(v.Contents(e, p.secrets.Text(overview.ResourceText(v, e, p.backends.All())), x.client.Modern()))
 }
 
 func noResource(c *edge.Client, uri string) error {
@@ -205,8 +204,7 @@ func noResource(c *edge.Client, uri string) error {
 	return err
 }
 
-// completed finds what the argument belongs to that is completed: a prompt or a resource
-// template.
+// completed finds the prompt or the resource template of which an argument is completed.
 func (p *Proxy) completed(ctx context.Context, x *exchange) (*catalog.Entry, error) {
 	ref := jsonscan.Get(x.params, "ref")
 	switch jsonscan.GetString(ref, "type") {
@@ -223,9 +221,9 @@ func (p *Proxy) completed(ctx context.Context, x *exchange) (*catalog.Entry, err
 	return nil, wire.Errorf(wire.InvalidParams, `params.ref.type: want "ref/prompt" or "ref/resource"`)
 }
 
-// complete relays a completion under the backend's own name of what it belongs to.
+// complete relays a completion, with the backend's own name of the prompt or template.
 func (p *Proxy) complete(ctx context.Context, x *exchange, e *catalog.Entry) (*backends.Response, error) {
-	if e.Own != catalog.NotOwn { // which has no arguments
+	if e.Own != catalog.NotOwn { // it has no arguments
 		return answer([]byte(`{"completion":{"values":[]}}`))
 	}
 	ref := jsonscan.Get(x.params, "ref")
@@ -245,7 +243,7 @@ func (p *Proxy) setLevel(ctx context.Context, x *exchange) (*backends.Response, 
 		return nil, wire.Errorf(wire.InvalidParams, "params.level: no log level %q; want debug, info, notice, warning, error, critical, alert or emergency", level)
 	}
 	x.client.Session.SetLevel(level)
-	p.keep(ctx, x.client.Session, func(s *cluster.State) { s.Level = level })
+	p.changeState(ctx, x.client.Session, func(s *cluster.State) { s.Level = level })
 	return answer([]byte("{}"))
 }
 
@@ -254,7 +252,7 @@ func (p *Proxy) subscribe(ctx context.Context, x *exchange, e *catalog.Entry) (*
 	if err != nil {
 		return nil, err
 	}
-	p.keepSubscriptions(ctx, x.client.Session)
+	p.saveSubscriptions(ctx, x.client.Session)
 	return answer([]byte("{}"))
 }
 
@@ -263,12 +261,12 @@ func (p *Proxy) unsubscribe(ctx context.Context, x *exchange) (*backends.Respons
 	if err != nil {
 		return nil, err
 	}
-	p.keepSubscriptions(ctx, x.client.Session)
+	p.saveSubscriptions(ctx, x.client.Session)
 	return answer([]byte("{}"))
 }
 
-// listen serves subscriptions/listen until ctx ends. What exists is known when the backends have
-// started.
+// listen serves subscriptions/listen until ctx ends. It waits until the backends have started, so that the catalog is
+// complete.
 func (p *Proxy) listen(ctx context.Context, x *exchange) (*backends.Response, error) {
 	filter := jsonscan.Get(x.params, "notifications")
 	if jsonscan.Get(filter, "resourceSubscriptions") != nil {
@@ -285,14 +283,14 @@ func (p *Proxy) listen(ctx context.Context, x *exchange) (*backends.Response, er
 	return answer(new(jsonscan.Object).Text("resultType", "complete").Raw("_meta", meta).JSON())
 }
 
-// taskOf finds the backend that runs a client's task.
+// taskOf finds the tool, and so the backend, of a client's task.
 func (p *Proxy) taskOf(ctx context.Context, x *exchange) (*catalog.Entry, error) {
 	id := jsonscan.GetString(x.params, "taskId")
 	tool, ok, err := p.tasks.Tool(ctx, id, x.client, p.catalog.Load())
 	switch {
 	case err != nil:
-		p.log.Warn("a task was not looked up", "err", err)
-		return nil, runs.StoreAway("the store does not answer, which may know the task; send the request again later")
+		p.log.Warn("a task could not be read from the store", "err", err)
+		return nil, runs.StoreAway("the store that may have the task does not answer; send the request again later")
 	case !ok:
 		return nil, unknownTask(x)
 	}

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -35,7 +36,7 @@ func (c *chargeServer) server() *mcp.Server {
 	return s
 }
 
-// each is how often every amount was charged, as text.
+// each is the number of charges by amount, as text.
 func (c *chargeServer) each() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -65,7 +66,7 @@ func startAsking(t *testing.T) (*chargeServer, string) {
 	return bank, url
 }
 
-// asking is a configuration with a script that asks.
+// asking is a configuration with a script that asks questions.
 func (*chargeServer) asking(url, source string) *config.Config {
 	return &config.Config{
 		Backends:      []config.Backend{{Name: "bank", URL: url}},
@@ -73,7 +74,7 @@ func (*chargeServer) asking(url, source string) *config.Config {
 	}
 }
 
-// TestQuestionsForEveryClient asks in sequence and in parallel, with effects between.
+// TestQuestionsForEveryClient asks in sequence and in parallel, with effects in between.
 func TestQuestionsForEveryClient(t *testing.T) {
 	for _, revision := range []string{"2025-06-18", "2025-11-25", "2026-07-28"} {
 		t.Run(revision, func(t *testing.T) {
@@ -141,7 +142,7 @@ func asks(t *testing.T, result json.RawMessage) inputRequired {
 	return in
 }
 
-// answers is the part of the next request that answers everything in.
+// answers is the part of the next request that answers all questions in in.
 func (in inputRequired) answers() string {
 	var parts []string
 	for key, q := range in.InputRequests {
@@ -150,7 +151,7 @@ func (in inputRequired) answers() string {
 	return fmt.Sprintf(`,"requestState":%q,"inputResponses":{%s}`, in.RequestState, strings.Join(parts, ","))
 }
 
-// TestRoundsDoNothingTwice brings every state several times at once.
+// TestRoundsDoNothingTwice sends every state several times concurrently.
 func TestRoundsDoNothingTwice(t *testing.T) {
 	bank, url := startAsking(t)
 	result, _ := modernCall(t, url, "asking", "")
@@ -175,8 +176,8 @@ func TestRoundsDoNothingTwice(t *testing.T) {
 	}
 }
 
-// TestAClientThatLeaves: a client leaves while a call is under way. The call ends and is recorded, and nothing new
-// begins; the same request goes on, and with onDisconnect: continue the run has gone on by itself.
+// TestAClientThatLeaves: a client disconnects during a call. The call ends and is recorded, and no further one begins;
+// the same request resumes the run. With onDisconnect: continue the run has continued without a client.
 func TestAClientThatLeaves(t *testing.T) {
 	for _, onDisconnect := range []string{"pause", "continue"} {
 		t.Run(onDisconnect, func(t *testing.T) {
@@ -251,8 +252,8 @@ func TestStateIsRefused(t *testing.T) {
 	}
 }
 
-// TestStateOfAnEditedScript: a run goes on with the text and the limits that it began with, whatever is configured
-// by now; a new run has the new ones. A run of a tool that is gone goes on, too.
+// TestStateOfAnEditedScript: a run is resumed with the program and the limits with which it began; a new run has the
+// new ones. A run of a removed tool can be resumed, too.
 func TestStateOfAnEditedScript(t *testing.T) {
 	bank := &chargeServer{charged: map[string]int{}}
 	backend := sdkBackend(t, bank.server(), false)
@@ -288,7 +289,7 @@ func TestStateOfAnEditedScript(t *testing.T) {
 	}
 }
 
-// TestRefusedRunsAreCounted: a call that finds no room, not even to wait, is refused as busy.
+// TestRefusedRunsAreCounted: a call without room, even in the queue, is refused as busy.
 func TestRefusedRunsAreCounted(t *testing.T) {
 	waits, release := make(chan struct{}), make(chan struct{})
 	slow := mcp.NewServer(&mcp.Implementation{Name: "slow", Version: "1"}, nil)
@@ -298,7 +299,7 @@ func TestRefusedRunsAreCounted(t *testing.T) {
 		return &mcp.CallToolResult{}, nil, nil
 	})
 	_, url := start(t, &config.Config{
-		Backends:       []config.Backend{{Name: "slow", URL: sdkBackend(t, slow, false)}},
+		Backends:       []config.Backend{{Name: "slow", URL: sdkBackend(t, slow, false), Timeout: config.Duration(time.Hour)}},
 		Limits:         config.Limits{Runs: 1},
 		MaxRequestBody: 40 << 20,
 		ScriptedTools:  []config.ScriptedTool{{Name: "waits", Description: "d", Script: "def run(params):\n    call_tool(\"wait\")\n"}},
@@ -339,7 +340,7 @@ func TestScriptContracts(t *testing.T) {
 		{"typed", nil, "do not fit its parameters"},
 		{"typed", map[string]any{"n": 11}, "does not fit its output schema: n:"},
 		{"outer", nil, `"invalid_input"`},
-		{"a", nil, "in a circle: a -> b -> a"},
+		{"a", nil, "in a cycle: a -> b -> a"},
 	} {
 		r, err := s.CallTool(t.Context(), &mcp.CallToolParams{Name: tt.tool, Arguments: tt.args})
 		if got := text(t, r, err); !strings.Contains(got, tt.want) {
@@ -373,7 +374,7 @@ func TestRunsAreCounted(t *testing.T) {
 	}
 }
 
-// TestScriptsAreCheckedAgainstTheTools names what a script gets wrong before it runs.
+// TestScriptsAreCheckedAgainstTheTools: mistakes of a script are reported before it runs.
 func TestScriptsAreCheckedAgainstTheTools(t *testing.T) {
 	p, _ := start(t, &config.Config{
 		Backends:      []config.Backend{{Name: "one", URL: sdkBackend(t, echoServer("one"), false)}},
@@ -391,7 +392,7 @@ func TestScriptsAreCheckedAgainstTheTools(t *testing.T) {
 	}
 }
 
-// TestStateGoesOnOverAnotherConnection begins over HTTP and answers over stdio.
+// TestStateGoesOnOverAnotherConnection begins a run over HTTP and answers on stdio.
 func TestStateGoesOnOverAnotherConnection(t *testing.T) {
 	bank := &chargeServer{charged: map[string]int{}}
 	p, url := start(t, &config.Config{
@@ -429,8 +430,7 @@ def run(params):
 	}
 }
 
-// TestScriptsOfScriptsAreOneRun: what a script calls needs no place of its own, where one run is
-// allowed and it has begun.
+// TestScriptsOfScriptsAreOneRun: a script that a script calls needs no admission, also if one run is the limit.
 func TestScriptsOfScriptsAreOneRun(t *testing.T) {
 	_, url := start(t, &config.Config{
 		Limits: config.Limits{Runs: 1, RunsPerPrincipal: 1},
@@ -446,8 +446,8 @@ func TestScriptsOfScriptsAreOneRun(t *testing.T) {
 	}
 }
 
-// TestScriptsOfScriptsGetValues: what one script returns to another does not depend on who has called
-// the first, though clients before 2026-07-28 can have nothing but objects.
+// TestScriptsOfScriptsGetValues: what one script returns to another does not depend on the client of the first, though
+// clients before 2026-07-28 can only get objects.
 func TestScriptsOfScriptsGetValues(t *testing.T) {
 	_, url := start(t, &config.Config{ScriptedTools: []config.ScriptedTool{
 		{Name: "inner", Description: "is called", Script: `def run(params): return params["value"]`},

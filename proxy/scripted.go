@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -18,26 +19,27 @@ import (
 	"github.com/vmcp-dev/vmcp/proxy/host"
 	"github.com/vmcp-dev/vmcp/proxy/members"
 	"github.com/vmcp-dev/vmcp/proxy/outcome"
-	"github.com/vmcp-dev/vmcp/proxy/parked"
 	"github.com/vmcp-dev/vmcp/proxy/runs"
 	"github.com/vmcp-dev/vmcp/proxy/spans"
+	"github.com/vmcp-dev/vmcp/proxy/suspended"
 	"github.com/vmcp-dev/vmcp/proxy/trace"
 	store "github.com/vmcp-dev/vmcp/runs"
 	"github.com/vmcp-dev/vmcp/script"
 )
 
-// A scripted call is one request of a client for a run of a scripted tool: a new one, or one that
-// its request state or its idempotency key names. It leads the part of the run that it has
-// begun, or waits for the part that somebody else leads, and answers with what came of it:
+// A scriptedCall is one request of a client for a run of a scripted tool: a new run, or the one that its requestState
+// or its idempotency key names. It leads the part of the run that it has begun, or waits for a part that another
+// request leads, and responds by the state of the run:
 //
-//	over                  the result
-//	waiting               a stateless client gets the questions and a state; a session is asked in its own requests
-//	sleeping              a stateless client gets a state after runs.hold; a session waits
-//	in doubt              a result that says which call, and what to do
-//	stopped or taken over the call waits for whoever goes on with the run
+//	ended                     the result
+//	waiting                   a stateless client gets input_required; a client with a session is sent requests
+//	sleeping                  a stateless client gets input_required without questions after runs.hold; a session waits
+//	in doubt                  a result that lists the calls, and what to do
+//	stopped or acquired       the request waits for the process that resumes the run
+//	by another process
 //
-// What a backend with sessions asks in the middle of a call is asked while the part goes on. A stateless client gets it with
-// a state, too; its next request brings the answer and waits on.
+// Requests of backends with sessions are asked while the part continues. A stateless client gets them as
+// input_required, too; its next request has the answer and waits again.
 type scriptedCall struct {
 	p     *Proxy
 	x     *exchange
@@ -48,13 +50,13 @@ type scriptedCall struct {
 	never bool   // the run is not kept
 	began time.Time
 
-	changed  <-chan struct{} // of the store, from before it was looked at
-	asking   map[string]bool // questions that the session was asked in this request
+	changed  <-chan struct{} // of the store, from before the run was read
+	asking   map[string]bool // questions that were sent to the session during this request
 	answered chan struct{}   // one of them was answered
 	brought  map[string]bool // questions that this request answers
 	mu       sync.Mutex
 	refused  map[string]error // questions that the client has answered with an error; guarded by mu
-	lost     error            // the client cannot be asked any more; guarded by mu
+	lost     error            // the client can no longer be asked; guarded by mu
 }
 
 // callScript runs a scripted tool for a client.
@@ -81,17 +83,17 @@ func (p *Proxy) callScript(ctx context.Context, x *exchange, e *catalog.Entry) (
 	c.id = part.ID
 	resp, again, err := c.lead(ctx, part)
 	if again {
-		return c.follow(ctx)
+		return c.awaitAnswer(ctx)
 	}
 	return resp, err
 }
 
-// run is a new run for this request, and what it goes on with.
+// run is a new run for this request, and its settings.
 func (c *scriptedCall) run(ctx context.Context, args json.RawMessage) (r store.Run, s runs.Settings) {
 	t, x := c.entry.Script, c.x
 	s = runs.Settings{
 		Limits: t.Limits, Entry: t.Program.Function(), OnDoubt: t.Durable.OnDoubt, OnDisconnect: t.Durable.OnDisconnect, Isolated: t.Isolated, Whole: t.Whole(),
-		Output: t.OutputSchema(), Can: x.client.Capabilities, Who: x.principalIn(ctx).Keep(), Profile: x.client.Profile, Audit: x.audit.run, Trace: spans.Traceparent(ctx),
+		Output: t.OutputSchema(), Can: x.client.Capabilities, Who: x.principalIn(ctx).Encode(), Profile: x.client.Profile, Audit: x.audit.run, Trace: spans.Traceparent(ctx),
 	}
 	r = store.Run{
 		Tool: t.Name, Principal: x.client.Principal, Trace: s.Trace, Program: runs.ProgramOf(t.Program), Args: wire.OrEmpty(args),
@@ -102,7 +104,7 @@ func (c *scriptedCall) run(ctx context.Context, args json.RawMessage) (r store.R
 	return r, s
 }
 
-// first begins a run that has a row before anything runs, or finds the one of the same key.
+// first creates a run with a row, or finds the one with the same key.
 func (c *scriptedCall) first(ctx context.Context, key string) (*backends.Response, error) {
 	args, err := c.entry.Script.Arguments(c.x.Get(members.Arguments))
 	if err != nil {
@@ -118,16 +120,16 @@ func (c *scriptedCall) first(ctx context.Context, key string) (*backends.Respons
 		c.x.outcome = outcome.Suspended
 		return c.inputRequired(runs.Outcome{State: store.Running})
 	}
-	return c.follow(ctx)
+	return c.awaitAnswer(ctx)
 }
 
-// again goes on with what a request state names.
+// again resumes the run that a requestState names.
 func (c *scriptedCall) again(ctx context.Context, state json.RawMessage) (*backends.Response, error) {
-	kind, handle, ok := c.p.parked.Open(state, c.x.binding())
-	if !ok || kind == parked.Live {
+	kind, handle, ok := c.p.suspended.Open(state, c.x.binding())
+	if !ok || kind == suspended.Pending {
 		return nil, runs.ErrState
 	}
-	c.id, c.never = handle, kind == parked.Never
+	c.id, c.never = handle, kind == suspended.Never
 	var err error
 	jsonscan.Each(c.x.Get(members.Responses), func(key, value []byte) bool {
 		c.brought[string(key)] = true
@@ -137,11 +139,11 @@ func (c *scriptedCall) again(ctx context.Context, state json.RawMessage) (*backe
 	if err != nil {
 		return nil, err
 	}
-	return c.follow(ctx)
+	return c.awaitAnswer(ctx)
 }
 
-// follow waits for the run until there is something to answer.
-func (c *scriptedCall) follow(ctx context.Context) (resp *backends.Response, err error) {
+// awaitAnswer waits for the run until there is a response.
+func (c *scriptedCall) awaitAnswer(ctx context.Context) (resp *backends.Response, err error) {
 	for {
 		c.changed = c.p.runs.Changed(c.never)
 		part, mine, at, err := c.p.runs.Join(ctx, c.id, c.never, c.toTell(), c.asks)
@@ -152,7 +154,7 @@ func (c *scriptedCall) follow(ctx context.Context) (resp *backends.Response, err
 		case at != nil && at.State == store.Running:
 			resp, again, err = c.askElsewhere(ctx, *at)
 		case at != nil:
-			resp, again, err = c.settle(ctx, *at, nil)
+			resp, again, err = c.respond(ctx, *at, nil)
 		case mine:
 			resp, again, err = c.lead(ctx, part)
 		default:
@@ -164,10 +166,10 @@ func (c *scriptedCall) follow(ctx context.Context) (resp *backends.Response, err
 	}
 }
 
-// wait waits for a part that another request leads, or nobody. Where the one that led it has gone with a question, this
-// one takes its place.
+// wait waits for a part that another request leads, or none. If its leader has answered its client with a question,
+// this request becomes the leader.
 func (c *scriptedCall) wait(ctx context.Context, part *runs.Part) (resp *backends.Response, again bool, err error) {
-	if l := c.p.parked.Leader(c.id); l != nil {
+	if l := c.p.suspended.Leader(c.id); l != nil {
 		if l.Attach(ctx, c.x.out) {
 			c.x.audit.run = l.Run
 		}
@@ -181,7 +183,7 @@ func (c *scriptedCall) lead(ctx context.Context, part *runs.Part) (resp *backend
 	if err != nil {
 		o := runs.Outcome{State: store.Failed, Error: err.Error(), Result: builtins.ErrorResult(c.p.secrets.Text(err.Error()))}
 		part.End(o)
-		return c.settle(ctx, part.Outcome(), nil)
+		return c.respond(ctx, part.Outcome(), nil)
 	}
 	if part.Kept() {
 		c.x.audit.run = h.Audit()
@@ -190,22 +192,22 @@ func (c *scriptedCall) lead(ctx context.Context, part *runs.Part) (resp *backend
 	h.Refuse(c.refused)
 	c.refused = nil
 	c.mu.Unlock()
-	l := c.x.lives(ctx)
-	c.p.parked.Lead(c.id, l)
+	l := c.x.pendingCall(ctx)
+	c.p.suspended.Lead(c.id, l)
 	l.Start(ctx, func(ctx context.Context) (*backends.Response, error) {
-		defer c.p.parked.Ended(c.id)
+		defer c.p.suspended.Ended(c.id)
 		h.Execute(ctx)
 		return nil, nil
 	})
 	return c.attend(ctx, part, h)
 }
 
-// attend waits until a part has ended, and lets the client answer meanwhile what backends ask that wait for it. h is the
-// host of a part that this request leads.
+// attend waits until a part has ended, and meanwhile asks the client the questions of backends. h is the host of the
+// part if this request leads it.
 func (c *scriptedCall) attend(ctx context.Context, part *runs.Part, h *host.Host) (resp *backends.Response, again bool, err error) {
 	for {
 		asked, more := part.Asking()
-		if resp, err := c.askLive(ctx, part, asked); resp != nil || err != nil {
+		if resp, err := c.askPending(ctx, part, asked); resp != nil || err != nil {
 			return resp, false, err
 		}
 		select {
@@ -214,20 +216,26 @@ func (c *scriptedCall) attend(ctx context.Context, part *runs.Part, h *host.Host
 			if h != nil {
 				traced = h.Traced()
 			}
-			return c.settle(ctx, part.Outcome(), traced)
+			o := part.Outcome()
+			open := part.Unanswered(ctx, o.Questions)
+			if o.State == store.Waiting && len(open) < len(o.Questions) { // some answers have arrived: it can be resumed
+				return nil, true, nil
+			}
+			o.Questions = open
+			return c.respond(ctx, o, traced)
 		case <-more:
 		case <-c.answered:
 			c.refuse(part)
 		case <-ctx.Done():
-			c.detach(parked.Nobody{})
+			c.detach(suspended.Nobody{})
 			part.Leave(context.Cause(ctx))
 			return nil, false, context.Cause(ctx)
 		}
 	}
 }
 
-// askLive asks what calls wait for. A stateless client gets it as the response.
-func (c *scriptedCall) askLive(ctx context.Context, part *runs.Part, asked []script.Question) (*backends.Response, error) {
+// askPending asks the questions for which calls wait. A stateless client gets them as the response.
+func (c *scriptedCall) askPending(ctx context.Context, part *runs.Part, asked []script.Question) (*backends.Response, error) {
 	asked = slices.DeleteFunc(asked, func(q script.Question) bool { return !c.asks(q) })
 	switch {
 	case len(asked) == 0:
@@ -246,12 +254,12 @@ func (c *scriptedCall) askLive(ctx context.Context, part *runs.Part, asked []scr
 	return c.inputRequired(runs.Outcome{State: store.Running, Questions: asked})
 }
 
-// asks reports whether the client of this request is to be asked a question.
+// asks reports whether this request's client is to be asked a question.
 func (c *scriptedCall) asks(q script.Question) bool {
 	return !c.brought[q.Key] && !c.asking[q.Key] && c.x.client.Can(q.Method)
 }
 
-// askElsewhere asks what a backend waits for in another process.
+// askElsewhere asks a question for which a backend waits in another process.
 func (c *scriptedCall) askElsewhere(ctx context.Context, o runs.Outcome) (resp *backends.Response, again bool, err error) {
 	if c.x.client.Modern() {
 		resp, err = c.inputRequired(o)
@@ -263,14 +271,14 @@ func (c *scriptedCall) askElsewhere(ctx context.Context, o runs.Outcome) (resp *
 	return nil, true, nil
 }
 
-// detach lets frames that go to this request go elsewhere: nil keeps them for the next one.
+// detach redirects the frames of the call; nil queues them for the next request.
 func (c *scriptedCall) detach(to edge.FrameWriter) {
-	if l := c.p.parked.Leader(c.id); l != nil && l.Writes(c.out) {
+	if l := c.p.suspended.Leader(c.id); l != nil && l.Writes(c.out) {
 		l.Detach(to)
 	}
 }
 
-// refuse tells calls that wait for answers that the client has refused to give one.
+// refuse passes the client's refusals to the calls that wait for answers.
 func (c *scriptedCall) refuse(part *runs.Part) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -281,11 +289,11 @@ func (c *scriptedCall) refuse(part *runs.Part) {
 	}
 }
 
-// resumePart executes a part that nobody asked for.
+// resumePart executes a part without a request.
 func (p *Proxy) resumePart(part *runs.Part) {
 	r := part.Run()
 	s, err := part.Settings()
-	who, wrong := auth.Kept(s.Who)
+	who, wrong := auth.Decode(s.Who)
 	if err = errors.Join(err, wrong); err != nil {
 		part.End(runs.Outcome{State: store.Failed, Error: err.Error()})
 		return
@@ -293,7 +301,7 @@ func (p *Proxy) resumePart(part *runs.Part) {
 	ctx := edge.WithPrincipal(context.Background(), who)
 	params := new(jsonscan.Object).Text("name", r.Tool).Raw("arguments", r.Args).JSON()
 	client := &edge.Client{Principal: r.Principal, Profile: s.Profile, Revision: wire.Rev2607, Capabilities: s.Can}
-	x := newExchange(p, edge.Request{Client: client, Method: wire.ToolsCall, Params: params, Out: parked.Nobody{}})
+	x := newExchange(p, edge.Request{Client: client, Method: wire.ToolsCall, Params: params, Out: suspended.Nobody{}})
 	x.who, x.audit.run = p.whoIn(ctx, x), s.Audit
 	h, err := p.hosts.New(part, x, nil)
 	if err != nil {
@@ -303,8 +311,8 @@ func (p *Proxy) resumePart(part *runs.Part) {
 	h.Execute(ctx)
 }
 
-// settle makes a response of how a run stands, or says that the call has to look again.
-func (c *scriptedCall) settle(ctx context.Context, o runs.Outcome, traced json.RawMessage) (resp *backends.Response, again bool, err error) {
+// respond makes the response for the state of a run; again: there is none yet.
+func (c *scriptedCall) respond(ctx context.Context, o runs.Outcome, traced json.RawMessage) (resp *backends.Response, again bool, err error) {
 	c.x.outcome = o.How
 	switch {
 	case o.Err != nil && runs.TakenOver(o.Err):
@@ -327,25 +335,25 @@ func (c *scriptedCall) settle(ctx context.Context, o runs.Outcome, traced json.R
 		return c.waiting(ctx, o)
 	case store.Sleeping:
 		return c.sleeping(ctx, o)
-	case store.Running: // stopped: this process is about to end
+	case store.Running: // stopped: this process is shutting down
 		if c.x.client.Modern() {
 			resp, err = c.inputRequired(o)
 			return resp, false, err
 		}
 		return nil, false, runs.Stopped(c.id, c.p.outlived() && !c.never)
 	}
-	return nil, true, nil // paused, by somebody else
+	return nil, true, nil // paused by another request
 }
 
-// over answers with the end of a run.
+// over is the response for a run that has ended.
 func (c *scriptedCall) over(o runs.Outcome, traced json.RawMessage) (*backends.Response, error) {
 	result, state := o.Result, o.State
 	switch {
 	case o.State == store.Cancelled:
 		c.x.outcome = outcome.Cancelled
-		result = builtins.ErrorResult("the run was cancelled: " + orText(o.Error, "no reason was given"))
+		result = builtins.ErrorResult("the run was cancelled: " + cmp.Or(o.Error, "no reason was given"))
 	case result == nil:
-		result = builtins.ErrorResult(c.p.secrets.Text(orText(o.Error, "the run failed")))
+		result = builtins.ErrorResult(c.p.secrets.Text(cmp.Or(o.Error, "the run failed")))
 	}
 	if c.x.outcome == outcome.NotYet && o.State == store.Failed {
 		c.x.outcome = outcome.ToolError
@@ -359,14 +367,7 @@ func (c *scriptedCall) over(o runs.Outcome, traced json.RawMessage) (*backends.R
 	return c.answer(result, state)
 }
 
-func orText(text, fallback string) string {
-	if text == "" {
-		return fallback
-	}
-	return text
-}
-
-// answer is the response with a result; state is that of a kept run, "" of another one.
+// answer is the response with a result; state is that of a kept run, "" if the run is not kept.
 func (c *scriptedCall) answer(result json.RawMessage, state store.State) (*backends.Response, error) {
 	if s := jsonscan.Get(result, "structuredContent"); len(s) > 0 && s[0] != '{' && !c.x.client.Modern() { // it has to be an object before 2026-07-28
 		result = jsonscan.Delete(result, func(key string) bool { return key == "structuredContent" })
@@ -381,30 +382,33 @@ func setMeta(result json.RawMessage, key string, value json.RawMessage) json.Raw
 	return jsonscan.Set(result, "_meta", jsonscan.Set(wire.OrEmpty(jsonscan.Get(result, "_meta")), key, value))
 }
 
-// inputRequired is the response that asks a stateless client for answers, or only to come back.
+// inputRequired is the input_required result with the open questions, or without any.
 func (c *scriptedCall) inputRequired(o runs.Outcome) (*backends.Response, error) {
 	var requests jsonscan.Object
 	for _, q := range o.Questions {
-		requests.Raw(q.Key, parked.InputRequest(q.Method, q.Params))
+		requests.Raw(q.Key, suspended.InputRequest(q.Method, q.Params))
 	}
-	kind := parked.Run
+	kind := suspended.Run
 	if c.never {
-		kind = parked.Never
+		kind = suspended.Never
 	}
 	c.x.outcome = outcome.Suspended
-	result := parked.InputRequired(requests.JSON(), c.p.parked.Seal(kind, c.id, c.x.binding()))
+	result := suspended.InputRequired(requests.JSON(), c.p.suspended.Seal(kind, c.id, c.x.binding()))
 	if !c.never {
 		result = setMeta(result, runs.MetaRun, runs.Meta(c.id, o.State))
 	}
 	return answer(result)
 }
 
-// waiting asks the questions of a run, in the way that the client can be asked.
+// waiting asks the questions of a run, in the way that the client supports.
 func (c *scriptedCall) waiting(ctx context.Context, o runs.Outcome) (resp *backends.Response, again bool, err error) {
 	client := c.x.client
 	if client.Modern() && client.CallsBack() {
 		resp, err = c.inputRequired(o)
 		return resp, false, err
+	}
+	if c.p.runs.Stopping() && !client.OnStdio() {
+		return nil, false, runs.Stopped(c.id, c.p.outlived() && !c.never)
 	}
 	if client.Session != nil {
 		for _, q := range o.Questions {
@@ -417,13 +421,13 @@ func (c *scriptedCall) waiting(ctx context.Context, o runs.Outcome) (resp *backe
 	return nil, err == nil, err
 }
 
-// ask asks a session one question, once in this request. The answer is stored like any other.
+// ask sends a question to a session, once per request. The answer is stored like any other.
 func (c *scriptedCall) ask(ctx context.Context, q script.Question) {
 	if c.asking[q.Key] {
 		return
 	}
 	c.asking[q.Key] = true
-	request := c.x.asker() // the next part of the run may begin before the goroutine does
+	request := c.x.asker() // now, since the next part of the run may begin before the goroutine
 	c.p.spawn(func() {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
@@ -445,14 +449,14 @@ func (c *scriptedCall) ask(ctx context.Context, q script.Question) {
 	})
 }
 
-// notAnswered notes why there is no answer: the client's own error is one, that of a session that has
-// ended leaves the question open.
+// notAnswered records why there is no answer: an error of the client is an answer, whereas a session that has ended
+// leaves the question open.
 func (c *scriptedCall) notAnswered(ctx context.Context, q script.Question, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var rpc *wire.Error
 	switch {
-	case ctx.Err() != nil:
+	case ctx.Err() != nil, c.p.runs.Stopping() && !c.x.client.OnStdio(): // waiting says why
 	case errors.As(err, &rpc) && rpc.Raw != nil:
 		if c.refused == nil {
 			c.refused = map[string]error{}
@@ -463,23 +467,24 @@ func (c *scriptedCall) notAnswered(ctx context.Context, q script.Question, err e
 	}
 }
 
-// toTell reports whether the run has to go on to be told that the client refused a question.
+// toTell reports whether the run has to be resumed for the client's refusals.
 func (c *scriptedCall) toTell() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.refused) > 0
 }
 
-// lookAgain is how long a request waits for a change before it looks at its run all the same.
+// lookAgain is how long a request waits for a change of the store before it reads its run again.
 const lookAgain = 5 * time.Second
 
-// await waits until the run may go on, at most for d.
+// await waits until the run may continue, at most for d.
 func (c *scriptedCall) await(ctx context.Context, d time.Duration) error {
 	late := time.NewTimer(d)
 	defer late.Stop()
 	select {
 	case <-c.changed:
 	case <-c.answered:
+	case <-c.p.runs.UntilStop():
 	case <-late.C:
 	case <-ctx.Done():
 		return context.Cause(ctx)
@@ -489,14 +494,14 @@ func (c *scriptedCall) await(ctx context.Context, d time.Duration) error {
 	return c.lost
 }
 
-// sleeping holds the request for a while, and then lets a stateless client come back.
+// sleeping waits for a while, and then answers a stateless client with input_required.
 func (c *scriptedCall) sleeping(ctx context.Context, o runs.Outcome) (resp *backends.Response, again bool, err error) {
 	left := time.Until(o.Wake)
 	if !c.x.client.Modern() && !c.never && c.p.outlived() && c.p.runs.Stopping() {
-		return nil, false, runs.Stopped(c.id, true)
+		return nil, false, runs.Stopped(c.id, c.p.outlived() && !c.never)
 	}
 	if c.x.client.Modern() {
-		hold := c.p.hold() - time.Since(c.began)
+		hold := c.p.openTime() - time.Since(c.began)
 		if hold <= 0 || c.p.runs.Stopping() {
 			resp, err = c.inputRequired(o)
 			return resp, false, err

@@ -7,8 +7,7 @@ import (
 	"github.com/vmcp-dev/vmcp/proxy"
 )
 
-// BenchmarkScript is a call of a scripted tool that calls nothing, beside a ping: what a run costs
-// to begin and to end.
+// BenchmarkScript measures a scripted tool that calls nothing, and a ping: the cost of beginning and ending a run.
 func BenchmarkScript(b *testing.B) {
 	p := proxy.New(proxy.Options{})
 	b.Cleanup(func() { p.Close() })

@@ -7,24 +7,25 @@ import (
 	"testing"
 
 	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/config/durable"
 	"github.com/vmcp-dev/vmcp/proxy"
 )
 
 const pingText = `{"jsonrpc":"2.0","id":2,"method":"ping"}`
 
-// keyed is a configuration with keys of these names, whose callers have the tokens of a file.
+// keyed is a configuration with keys of these names, and the tokens of a file.
 func keyed(tokens string, ids ...string) *config.Config {
-	c := &config.Config{SessionStorage: config.SessionStorage{Schema: "vmcp"}}
+	c := &config.Config{SessionStorage: durable.SessionStorage{Schema: "vmcp"}}
 	if tokens != "" {
 		c.IncomingAuth = config.IncomingAuth{Type: "tokens", Tokens: config.StaticTokens{File: tokens}}
 	}
 	for _, id := range ids {
-		c.SessionStorage.Keys = append(c.SessionStorage.Keys, config.StorageKey{ID: id, Key: bytes.Repeat([]byte(id), 32)})
+		c.SessionStorage.Keys = append(c.SessionStorage.Keys, durable.StorageKey{ID: id, Key: bytes.Repeat([]byte(id), 32)})
 	}
 	return c
 }
 
-// TestSealedSessions: with keys a session is named by a sealed text. Every other text has one answer, byte for byte.
+// TestSealedSessions: with keys a session has a sealed id. Every other id gets the same response, byte for byte.
 func TestSealedSessions(t *testing.T) {
 	file, token := tokens(t, "ann", "bob")
 	begin := func(ids ...string) (*proxy.Proxy, string) {

@@ -16,8 +16,8 @@ import (
 	"github.com/vmcp-dev/vmcp/proxy/status"
 )
 
-// TestNoValueOfAVariableIsShown: what came through variables into a URL, headers, arguments and an environment is in no
-// document of the API, though backends write it to standard error, into log messages, errors and definitions.
+// TestNoValueOfAVariableIsShown: values of variables in a URL, headers, arguments and an environment are in no document
+// of the API, though backends write them to standard error, log messages, errors and definitions.
 func TestNoValueOfAVariableIsShown(t *testing.T) {
 	if _, err := exec.LookPath("sh"); err != nil {
 		t.Skip("there is no shell")

@@ -19,23 +19,23 @@ import (
 	"github.com/vmcp-dev/vmcp/proxy/routing"
 )
 
-// sealSessions has sessions named by sealed texts where there are keys.
+// sealSessions enables sealed session ids if there are keys.
 func (p *Proxy) sealSessions(cfg *config.Config) {
 	if len(cfg.SessionStorage.Keys) == 0 {
 		p.edge.Seal(nil)
 		return
 	}
-	space, self := cfg.SessionStorage.Schema, ""
+	space, self, now := cfg.SessionStorage.Schema, "", time.Now
 	if p.stored != nil {
-		space = p.stored.SessionStorage.Schema // another one needs a restart
+		space = p.stored.SessionStorage.Schema // a change needs a restart
 	}
 	if m := p.members.Load(); m != nil {
-		self = m.Self()
+		self, now = m.Self(), m.Now
 	}
-	p.edge.Seal(ids.NewSealer(p.ringOf(cfg), space, self))
+	p.edge.Seal(ids.NewSealer(p.ringOf(cfg), space, self, now))
 }
 
-// servePeers opens the port for the other replicas: sessions and calls that wait may be at any of them.
+// servePeers opens the port for the other replicas, which forward requests for sessions and suspended calls.
 func (p *Proxy) servePeers(cfg *config.Config, m *cluster.Members) error {
 	c := cfg.Cluster
 	o := peers.Options{Timeout: c.ForwardTimeout.Std(), Forwarded: p.metrics.Cluster.Forwarded}
@@ -54,32 +54,32 @@ func (p *Proxy) servePeers(cfg *config.Config, m *cluster.Members) error {
 		Members: m, Edge: p.edge, Log: p.log, Kept: func(s *edge.Session) *routing.Kept { return &peerOf(s).kept },
 		Restore: p.restore, Holder: p.holder, Status: p.ownStatus, Life: p.life, Spawn: p.spawn, Adopted: p.metrics.Cluster.Adopted,
 	}, o)
-	p.parked.At(m.Self())
+	p.suspended.At(m.Self())
 	p.routing.Store(t)
 	p.edge.Join(t)
 	p.spawn(func() {
 		if err := t.Peers().Listen(edge.Listener(l)); err != nil {
-			p.log.Error("the other replicas do not reach this one any more", "err", err)
+			p.log.Error("the port for other replicas has failed: they no longer reach this one", "err", err)
 		}
 	})
 	return nil
 }
 
-// keep changes what another replica needs to go on with a session.
-func (p *Proxy) keep(ctx context.Context, s *edge.Session, f func(*cluster.State)) {
+// changeState changes what is stored of a session for other replicas.
+func (p *Proxy) changeState(ctx context.Context, s *edge.Session, f func(*cluster.State)) {
 	if t := p.routing.Load(); t != nil && s != nil {
 		t.Change(ctx, s, f)
 	}
 }
 
-// keepSubscriptions keeps what a session follows.
-func (p *Proxy) keepSubscriptions(ctx context.Context, s *edge.Session) {
-	p.keep(ctx, s, func(state *cluster.State) { state.Subscriptions = peerOf(s).followed.All() })
+// saveSubscriptions stores the subscriptions of a session.
+func (p *Proxy) saveSubscriptions(ctx context.Context, s *edge.Session) {
+	p.changeState(ctx, s, func(state *cluster.State) { state.Subscriptions = peerOf(s).followed.All() })
 }
 
-// keptByBackend keeps the name of what a backend keeps for a session.
+// keptByBackend stores the id of a session's backend session.
 func (p *Proxy) keptByBackend(session, backend, name string) {
-	p.keep(p.life, p.edge.Session(session), func(state *cluster.State) {
+	p.changeState(p.life, p.edge.Session(session), func(state *cluster.State) {
 		if state.Backends == nil {
 			state.Backends = map[string]string{}
 		}
@@ -87,7 +87,7 @@ func (p *Proxy) keptByBackend(session, backend, name string) {
 	})
 }
 
-// named is a backend of a list; nil when it is none of them.
+// named is the backend with a name; nil if there is none.
 func named(all []*backends.Backend, name string) *backends.Backend {
 	if i := slices.IndexFunc(all, func(b *backends.Backend) bool { return b.Name() == name }); i >= 0 {
 		return all[i]
@@ -95,10 +95,10 @@ func named(all []*backends.Backend, name string) *backends.Backend {
 	return nil
 }
 
-// resumeTime is how long backends have to go on with what they keep for a session that is adopted.
+// resumeTime bounds resuming the backend sessions of an adopted session.
 const resumeTime = 10 * time.Second
 
-// restore renews what a session had at the replica before.
+// restore restores an adopted session: its subscriptions and backend sessions.
 func (p *Proxy) restore(ctx context.Context, s *edge.Session, state cluster.State) error {
 	s.Peer.Initialize()
 	ctx, cancel := context.WithTimeout(ctx, resumeTime)
@@ -108,9 +108,9 @@ func (p *Proxy) restore(ctx context.Context, s *edge.Session, state cluster.Stat
 		be := named(p.backends.All(), name)
 		switch {
 		case be == nil:
-			continue // it is not configured any more: nothing can be answered from it
+			continue // it was removed from the configuration
 		case kept == "":
-			return fmt.Errorf("backend %s: what it kept for the session ended with the process: %w", name, routing.ErrLost)
+			return fmt.Errorf("backend %s: its state of the session was lost with the process: %w", name, routing.ErrLost)
 		}
 		if err := be.Resume(ctx, caller, kept); err != nil {
 			return fmt.Errorf("%w: %w", err, routing.ErrLost)
@@ -120,7 +120,7 @@ func (p *Proxy) restore(ctx context.Context, s *edge.Session, state cluster.Stat
 	return nil
 }
 
-// renew has an adopted session follow what it followed, and its client look again at what there is.
+// renew renews the subscriptions of an adopted session, and makes its client read the lists again.
 func (p *Proxy) renew(ctx context.Context, s *edge.Session, uris []string) {
 	select {
 	case <-p.started:
@@ -142,17 +142,17 @@ func (p *Proxy) renew(ctx context.Context, s *edge.Session, uris []string) {
 	}
 }
 
-// holder is the other replica that has the call or the run which waits for a request; "" for none.
+// holder is the replica, other than this, that has the suspended call or run of a request; "" for none.
 func (p *Proxy) holder(asked edge.Request) string {
 	x := newExchange(p, asked)
 	if _, err := x.takeLogin(); err != nil {
 		return ""
 	}
-	return p.parked.Holder(x.Get(members.State), x.binding())
+	return p.suspended.Holder(x.Get(members.State), x.binding())
 }
 
-// Left lets a session go that goes on at another replica.
+// Left releases a session that continues at another replica.
 func (s *peer) Left() {
 	s.p.subscriptions.Leave(&s.followed)
-	s.p.backends.Leave(s.session.ID)
+	s.p.backends.DetachSession(s.session.ID)
 }

@@ -22,7 +22,7 @@ import (
 	"github.com/vmcp-dev/vmcp/runs/runstest/pgtest"
 )
 
-// counters is a backend that counts for each of its sessions, and forgets one when it is deleted.
+// counters is a backend that counts for each of its sessions, until the session is deleted.
 type counters struct {
 	mu         sync.Mutex
 	sessions   map[string]*counter // guarded by mu
@@ -84,7 +84,8 @@ const (
 	goneText  = `{"jsonrpc":"2.0","id":7,"error":{"code":-32600,"message":"session not found: begin a new one with initialize"}}`
 )
 
-// TestSessionsOfReplicas: any replica serves a session: its owner while that lives, and who adopts it afterwards.
+// TestSessionsOfReplicas: a session can be used at every replica: its owner serves it while alive, then the one that
+// adopts it.
 func TestSessionsOfReplicas(t *testing.T) {
 	testmode.NeedThorough(t)
 	server := pgtest.Start(t)
@@ -194,7 +195,7 @@ func TestSessionsOfReplicas(t *testing.T) {
 	}
 }
 
-// shellServer is a backend over standard input and output with a tool.
+// shellServer is a stdio backend with a tool.
 const shellServer = `while read -r l; do
 	id=$(printf %s "$l" | sed -n 's/.*"id":\([0-9][0-9]*\).*/\1/p')
 	case "$l" in
@@ -207,8 +208,8 @@ const shellServer = `while read -r l; do
 	[ -n "$id" ] && echo '{"jsonrpc":"2.0","id":'$id',"result":'"$r"'}'
 done`
 
-// TestAdoption: of many requests at two replicas one adopts a session. A session with a process of its own is not adopted, and
-// a stream goes on with what comes now. Without the store nothing is adopted, and sessions of one's own are served.
+// TestAdoption: of many requests at two replicas one adopts a session. A session with a backend process cannot be
+// adopted, and a stream continues with later events. Without the store nothing is adopted, and own sessions are served.
 func TestAdoption(t *testing.T) {
 	testmode.NeedThorough(t)
 	if _, err := exec.LookPath("sed"); err != nil {

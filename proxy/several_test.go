@@ -11,6 +11,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/internal/testmode"
 )
 
 const shopStar = `
@@ -73,8 +74,10 @@ func severalTools(t *testing.T, s *mcp.ClientSession) (names string, definitions
 }
 
 func TestSeveralToolsOfAFile(t *testing.T) {
+	testmode.Parallel(t)
 	for _, revision := range []string{"2025-11-25", "2026-07-28"} {
 		t.Run(revision, func(t *testing.T) {
+			testmode.Parallel(t)
 			released, waiting := make(chan struct{}), make(chan struct{}, 1)
 			dir := t.TempDir()
 			write := func(text string) {
@@ -93,7 +96,7 @@ func TestSeveralToolsOfAFile(t *testing.T) {
 			}
 			for tool, want := range map[string]string{"look": `"readOnlyHint":true`, "pay": `"destructiveHint":true`} {
 				if !strings.Contains(before[tool], want) {
-					t.Errorf("%s is told with the hints of the others: %s, want %s", tool, before[tool], want)
+					t.Errorf("%s is listed with the hints of the others: %s, want %s", tool, before[tool], want)
 				}
 			}
 			call := func(name string, args any) string {
@@ -159,7 +162,7 @@ func TestMistakesInFilesOfSeveralTools(t *testing.T) {
 		{"what a sibling takes", "tool(name='a', description='A.')\ntool(name='b', description='B.', entry='b', parameters={'type': 'object', 'properties': {'n': {'type': 'integer'}}, 'required': ['n']})\ndef run(p): return call_tool('b', {'m': 1})\ndef b(p): return p['m']",
 			"a.star:3:20: error: b needs the argument n [tool-contract]\na.star:4:20: error: the tool has no parameter m [parameter-unknown]"},
 		{"a function by another way", "tool(name='a', description='A.', entry=run)\ndef run(p): return 1",
-			"a.star:1:40: error: tool: entry: want the name of the function as a text: entry=\"run\" [tool-declaration]\na.star:1:40: error: undefined: run [undefined]"},
+			"a.star:1:40: error: tool: entry: want the name of the function as a string: entry=\"run\" [tool-declaration]\na.star:1:40: error: undefined: run [undefined]"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if got := checkFolder(t, config.Config{}, map[string]string{"a.star": tt.text}); got != tt.want {

@@ -1,10 +1,14 @@
 package proxy_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"log/slog"
+	"maps"
+	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strings"
@@ -68,7 +72,61 @@ func TestSpans(t *testing.T) {
 	}
 }
 
-// Lines about a request that is part of a trace say which, with and without spans being exported.
+// TestTraceOfHeaders: the trace context in HTTP headers is used if _meta has none, within bounds.
+func TestTraceOfHeaders(t *testing.T) {
+	const trace, parent = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
+	const header, other = "00-" + trace + "-" + parent + "-01", "00-11111111111111111111111111111111-2222222222222222-01"
+	var carried mcp.Meta
+	s := mcp.NewServer(&mcp.Implementation{Name: "b", Version: "1"}, nil)
+	mcp.AddTool(s, &mcp.Tool{Name: "traced"}, func(_ context.Context, r *mcp.CallToolRequest, _ struct{}) (*mcp.CallToolResult, any, error) {
+		carried = r.Params.Meta
+		return &mcp.CallToolResult{}, nil, nil
+	})
+	backend := sdkBackend(t, s, false)
+	p := proxy.New(proxy.Options{Tracer: sdktrace.NewTracerProvider()})
+	srv := httptest.NewServer(p)
+	t.Cleanup(func() { p.Close(); srv.Close() })
+	if err := p.Apply(&config.Config{Backends: []config.Backend{{Name: "b", URL: backend}}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Settled(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for name, tt := range map[string]struct {
+		header                 http.Header
+		meta                   string // members
+		trace, state, baggaged string // what the backend gets; "" for a trace of our own
+	}{
+		"headers":               {http.Header{"Traceparent": {header}, "Tracestate": {"a=1", "b=2"}, "Baggage": {"k=v"}}, "", trace, "a=1,b=2", "k=v"},
+		"_meta wins":            {http.Header{"Traceparent": {header}, "Tracestate": {"a=1"}}, `"traceparent":"` + other + `",`, other[3:35], "", ""},
+		"two":                   {http.Header{"Traceparent": {header, other}, "Tracestate": {"a=1"}}, "", "", "", ""},
+		"none":                  {http.Header{"Traceparent": {"00-" + trace}}, "", "", "", ""},
+		"too long a state":      {http.Header{"Traceparent": {header}, "Tracestate": {"a=1", strings.Repeat(",", 8<<10)}}, "", trace, "", ""},
+		"too much of a baggage": {http.Header{"Traceparent": {header}, "Baggage": {"k=v", "l=" + strings.Repeat("v", 8<<10)}}, "", trace, "", ""},
+		"baggage alone":         {http.Header{"Baggage": {"k=v"}}, "", "", "", "k=v"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := modernRequest(t.Context(), srv.URL+"/mcp", "traced", "")
+			body, _ := io.ReadAll(r.Body)
+			body = bytes.Replace(body, []byte(`"_meta":{`), []byte(`"_meta":{`+tt.meta), 1)
+			r.Body, r.ContentLength, r.GetBody = io.NopCloser(bytes.NewReader(body)), int64(len(body)), nil
+			maps.Copy(r.Header, tt.header)
+			resp, err := http.DefaultClient.Do(r)
+			if err != nil || resp.StatusCode != http.StatusOK {
+				t.Fatalf("%v, %v", resp, err)
+			}
+			resp.Body.Close()
+			parent, _ := carried["traceparent"].(string)
+			state, _ := carried["tracestate"].(string)
+			baggaged, _ := carried["baggage"].(string)
+			if tt.trace != "" && !strings.HasPrefix(parent, "00-"+tt.trace+"-") || strings.Contains(parent, trace) && tt.trace != trace || state != tt.state || baggaged != tt.baggaged {
+				t.Errorf("the backend got traceparent %q, tracestate %q, baggage %.80q, want %q, %q, %q", parent, state, baggaged, tt.trace, tt.state, tt.baggaged)
+			}
+		})
+	}
+}
+
+// Log lines about a request with a trace context have its ids, with and without export of spans.
 func TestLinesNameTheTrace(t *testing.T) {
 	const trace, parent = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 	for name, tracer := range map[string]*sdktrace.TracerProvider{"exported": sdktrace.NewTracerProvider(), "not exported": nil} {
@@ -114,11 +172,20 @@ func TestLinesNameTheTrace(t *testing.T) {
 			if lines := strings.Split(strings.TrimSpace(log.String()), "\n"); tracer == nil && strings.Contains(lines[len(lines)-1], "trace_id") {
 				t.Errorf("a request of no trace: %s", lines[len(lines)-1])
 			}
+			const header = "11111111111111111111111111111111"
+			asked := modernRequest(t.Context(), srv.URL+"/mcp", "flow", "")
+			asked.Header.Set("Traceparent", "00-"+header+"-"+parent+"-01")
+			resp, err := http.DefaultClient.Do(asked)
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp.Body.Close()
+			testkit.Eventually(t, "lines of the trace in the headers", func() bool { return strings.Contains(log.String(), `"trace_id":"`+header) })
 		})
 	}
 }
 
-// Who makes the spans of a configuration is said anew with each; a configuration that is refused changes nobody.
+// The tracer is set by each configuration; a refused configuration does not change it.
 func TestTracerOfTheConfiguration(t *testing.T) {
 	first, second := tracetest.NewInMemoryExporter(), tracetest.NewInMemoryExporter()
 	var next trace.TracerProvider
@@ -189,7 +256,7 @@ func TestUnsampledTraces(t *testing.T) {
 	}
 }
 
-// enablePrometheusMetricsPath: false takes the page away, and nothing else; the metrics are still gathered.
+// enablePrometheusMetricsPath: false removes the page only; the metrics are still gathered.
 func TestMetricsPath(t *testing.T) {
 	p := proxy.New(proxy.Options{})
 	srv := httptest.NewServer(p)

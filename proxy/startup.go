@@ -10,23 +10,20 @@ import (
 	"github.com/vmcp-dev/vmcp/proxy/catalog"
 )
 
-// A backend that is not up has nothing in the catalog, and yet its names are not unknown.
-// A catalog therefore lists who was absent when it was built, and what these may have:
+// A backend that is not available has no entries in the catalog, but its names are not unknown. Therefore a catalog
+// lists the backends that were absent when it was built, with the rules for their names:
 //
-//   - A name that is not in the catalog but may be an absent backend's is answered with
-//     the state of that backend (kind unavailable: surely not done, may be repeated). While
-//     the backend is starting, which is its first attempt to connect and nothing later,
-//     the call first waits for the next catalogs, for operational.startup.wait at most.
+//   - A name that is not in the catalog but may belong to an absent backend is answered with the state of that backend (kind
+//     unavailable: surely not executed, may be repeated). While the backend is starting (on its first connection attempt),
+//     the call first waits for newer catalogs, at most for operational.startup.wait.
 //   - A name that no absent backend can have is unknown, at once.
-//   - Lists wait for backends that are starting only while the process is young: until
-//     each backend was tried once (Proxy.started), and operational.startup.wait after the
-//     first configuration at most. /readyz answers 200 from the same moment on.
+//   - Lists wait for starting backends only until each backend was tried once (Proxy.started), and at most for
+//     operational.startup.wait after the first configuration. /readyz answers 200 from the same moment on.
 
-// await finds an entry that is not in the catalog that the caller looked at. It waits
-// while a backend that may have it is starting, for operational.startup.wait, that
-// backend's time for a call and the time of ctx at most. It returns nil when nobody can
-// have it whom the profile shows, and an *backends.Error of kind Unavailable when a backend may have it that is
-// not up.
+// await finds an entry that is not in the catalog that the caller used. While a backend that may have it is starting,
+// it waits: at most for operational.startup.wait, for that backend's call timeout, and until ctx ends. It returns nil
+// if no backend of the profile can have the entry, and an *backends.Error of kind Unavailable if one that is not
+// available may.
 func (p *Proxy) await(ctx context.Context, r catalog.Ref, find func(*catalog.Catalog, catalog.Ref) *catalog.Entry, profile string) (*catalog.Entry, error) {
 	var late *time.Timer
 	for {
@@ -57,8 +54,8 @@ func (p *Proxy) await(ctx context.Context, r catalog.Ref, find func(*catalog.Cat
 	}
 }
 
-// entryFor finds an entry for a client's request: in what is known, in what backends show to
-// its session by now, and at last by waiting. A backend that may have it and is not up is an error.
+// entryFor finds an entry for a client's request: in the current catalog, then in what backends offer to its session
+// now, then by waiting. If an unavailable backend may have the entry, that is an error.
 func (p *Proxy) entryFor(ctx context.Context, x *exchange, r catalog.Ref) (*catalog.Entry, error) {
 	if e := x.find(p.catalogOf(x.client), r); e != nil {
 		return e, nil
@@ -97,13 +94,12 @@ func (p *Proxy) clientPrompt(ctx context.Context, x *exchange, name string) (*ca
 	return e, err
 }
 
-// clientResource finds who serves a URI to a client; nil when nobody can.
+// clientResource finds the entry that serves a URI for a client; nil if there is none.
 func (p *Proxy) clientResource(ctx context.Context, x *exchange, uri string) (*catalog.Entry, error) {
 	return p.entryFor(ctx, x, catalog.Resource(uri))
 }
 
-// awaitStart holds a list of a profile back while the process is young and backends of it are on their
-// first attempt.
+// awaitStart delays a list of a profile during the start, while backends of the profile are on their first attempt.
 func (p *Proxy) awaitStart(ctx context.Context, profile string) {
 	for {
 		c := p.catalog.Load()
@@ -112,7 +108,7 @@ func (p *Proxy) awaitStart(ctx context.Context, profile string) {
 		}
 		newer := c.Replaced()
 		if profile == "" {
-			newer = nil // all are waited for: that is started, and /readyz says so, too
+			newer = nil // wait for all: then started is closed, and /readyz answers 200, too
 		}
 		select {
 		case <-newer:
@@ -126,14 +122,13 @@ func (p *Proxy) awaitStart(ctx context.Context, profile string) {
 	}
 }
 
-// Changed is closed when there is something new to see in Status.
+// Changed is closed when Status may have changed.
 func (p *Proxy) Changed() <-chan struct{} { return p.catalog.Load().Replaced() }
 
 // startupWait is operational.startup.wait.
 func (p *Proxy) startupWait() time.Duration { return time.Duration(p.waits.Load()) }
 
-// beginStart takes the waiting time of a configuration; the first one starts the clock
-// of the young process. building is held.
+// beginStart sets the startup wait of a configuration; the first one starts the timer. building is held.
 func (p *Proxy) beginStart(cfg *config.Config) {
 	wait := cfg.Operational.Startup.Wait.Std()
 	p.waits.Store(int64(wait))
@@ -142,12 +137,16 @@ func (p *Proxy) beginStart(cfg *config.Config) {
 	}
 }
 
-// start ends the youth of the process.
-func (p *Proxy) start() { p.starting.Do(func() { close(p.started) }) }
+// start ends the start: it closes started.
+func (p *Proxy) start() {
+	p.starting.Do(func() {
+		close(p.started)
+		p.console.Wake()
+	})
+}
 
-// ready reports whether a load balancer shall send requests here: a configuration is
-// applied, every backend was tried once or had the time for it, and the process is not
-// about to end, which is draining.
+// ready reports whether a load balancer should send requests to this process: a configuration is applied, every backend
+// was tried once or startup.wait is over, and the process is not shutting down (draining).
 func (p *Proxy) ready() (ready, draining bool) {
 	draining = p.edge.IsStopping()
 	return isClosed(p.started) && !draining, draining

@@ -47,7 +47,7 @@ func newGated(t *testing.T, tools ...string) *gated {
 	return g
 }
 
-// young runs a proxy over a configuration and waits for nothing.
+// young runs a proxy over a configuration without waiting for anything.
 func young(t *testing.T, cfg *config.Config) (*proxy.Proxy, *raw) {
 	t.Helper()
 	p := proxy.New(proxy.Options{Log: slog.New(slog.NewTextHandler(testLog{t}, nil)), Version: "test"})
@@ -71,7 +71,7 @@ func (c *raw) request(method, params string) string {
 	return body
 }
 
-// waiting starts a request and returns when the proxy is serving it, with the answer to come.
+// waiting starts a request and returns when the proxy is serving it; the response is sent on the channel.
 func (c *raw) waiting(method, params string) <-chan string {
 	c.t.Helper()
 	answer := make(chan string, 1)
@@ -105,8 +105,8 @@ func (c *raw) ready() int {
 	return resp.StatusCode
 }
 
-// TestFirstListsWaitForStartingBackends: a young process answers its first lists, and
-// says that it is ready, when every backend was tried.
+// TestFirstListsWaitForStartingBackends: the first lists are answered, and /readyz is ready, when every backend was
+// tried.
 func TestFirstListsWaitForStartingBackends(t *testing.T) {
 	for method, want := range map[string]string{
 		"tools/list": `"b_one"`, "prompts/list": `{"prompts":[]}`, "resources/list": `{"resources":[]}`, "resources/templates/list": `{"resourceTemplates":[]}`,
@@ -131,8 +131,8 @@ func TestFirstListsWaitForStartingBackends(t *testing.T) {
 	}
 }
 
-// TestNobodyWaitsForeverForAHangingBackend: after startup.wait lists come without it,
-// /readyz says that the endpoint is ready, and its names are "starting".
+// TestNobodyWaitsForeverForAHangingBackend: after startup.wait lists are answered without it, /readyz is ready, and its
+// names are "starting".
 func TestNobodyWaitsForeverForAHangingBackend(t *testing.T) {
 	testmode.Parallel(t)
 	g := newGated(t, "one")
@@ -149,7 +149,7 @@ func TestNobodyWaitsForeverForAHangingBackend(t *testing.T) {
 	if got := c.ready(); got != http.StatusOK {
 		t.Errorf("/readyz: %d", got)
 	}
-	want := `"error":{"code":-32603,"message":"backend b is starting; try again in a moment","data":{"backend":"b","kind":"unavailable"}}`
+	want := `"error":{"code":-32603,"message":"backend b is starting; retry in a moment","data":{"backend":"b","kind":"unavailable"}}`
 	for _, of := range [][2]string{
 		{"tools/call", `{"name":"b_one"}`}, {"prompts/get", `{"name":"b_p"}`}, {"resources/read", `{"uri":"x://y"}`}, {"resources/subscribe", `{"uri":"x://y"}`},
 		{"completion/complete", `{"ref":{"type":"ref/prompt","name":"b_p"},"argument":{"name":"a","value":""}}`},
@@ -161,9 +161,84 @@ func TestNobodyWaitsForeverForAHangingBackend(t *testing.T) {
 	}
 }
 
-// TestCallWaitsForTheBackendThatMayHaveTheName calls a tool of a backend that is
-// starting: the call is made as soon as it is up. Nobody waits for a name that no backend
-// can have.
+// TestWatchersSeeWhetherTheEndpointIsReady: the end of the startup wait and the beginning of the shutdown are events,
+// though no backend changes.
+func TestWatchersSeeWhetherTheEndpointIsReady(t *testing.T) {
+	testmode.Parallel(t)
+	cfg := &config.Config{Backends: []config.Backend{{Name: "b", URL: newGated(t, "one").url}}}
+	cfg.Operational.Startup.Wait = config.Duration(time.Second) // the first look is before
+	p, c := young(t, cfg)
+	events := follow(t, strings.TrimSuffix(c.url, "/mcp"))
+	for _, want := range []string{`"ready":true,"draining":false`, `"draining":true`} {
+		found := false
+		for line := range events {
+			if found = strings.HasPrefix(line, "data: ") && strings.Contains(line, want); found {
+				break
+			}
+		}
+		if !found {
+			t.Fatalf("no event with %s", want)
+		}
+		p.Stopping()
+	}
+}
+
+// TestWhoIsWokenFindsEverything: Changed is closed when everything that belongs to a new catalog is done, so that a
+// list that is read then is not announced as changed afterwards.
+func TestWhoIsWokenFindsEverything(t *testing.T) {
+	for range 20 { // a catalog that comes a moment before the one that is waited for wakes, too
+		if !wokenWhileLogging(t) {
+			return
+		}
+	}
+	t.Error("woken before the catalog is reported and its changes are announced")
+}
+
+// wokenWhileLogging reports whether Changed was closed while a new problem was still being logged.
+func wokenWhileLogging(t *testing.T) bool {
+	reached, gate, logging, goOn := make(chan struct{}), make(chan struct{}), make(chan struct{}), make(chan struct{})
+	once := sync.OnceFunc(func() { close(reached) })
+	b := &backendtest.Raw{Tools: `{"name":"one","inputSchema":{"type":"object"}}`, First: func(*backendtest.Exchange) bool {
+		once()
+		<-gate
+		return false
+	}}
+	p := proxy.New(proxy.Options{Log: slog.New(onWarning{func() {
+		close(logging)
+		<-goOn
+	}})})
+	defer p.Close()
+	if err := p.Apply(&config.Config{
+		Backends:      []config.Backend{{Name: "b", URL: b.Start(t)}},
+		ScriptedTools: []config.ScriptedTool{{Name: "s", Description: "d", Script: "def run(params): call_tool(\"b.missing\")\n"}},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	<-reached
+	next := p.Changed()
+	close(gate)
+	<-logging
+	woken := false
+	select {
+	case <-next:
+		woken = true
+	default:
+	}
+	close(goOn)
+	<-next
+	return woken
+}
+
+// onWarning calls a function for every log record above info.
+type onWarning struct{ f func() }
+
+func (onWarning) Enabled(_ context.Context, l slog.Level) bool { return l > slog.LevelInfo }
+func (w onWarning) Handle(context.Context, slog.Record) error  { w.f(); return nil }
+func (w onWarning) WithAttrs([]slog.Attr) slog.Handler         { return w }
+func (w onWarning) WithGroup(string) slog.Handler              { return w }
+
+// TestCallWaitsForTheBackendThatMayHaveTheName calls a tool of a starting backend: the call is made as soon as it is
+// ready. A call of a name that no backend can have does not wait.
 func TestCallWaitsForTheBackendThatMayHaveTheName(t *testing.T) {
 	for name, cfg := range map[string]*config.Config{
 		"b_one": {},
@@ -187,8 +262,7 @@ func TestCallWaitsForTheBackendThatMayHaveTheName(t *testing.T) {
 	}
 }
 
-// TestDownIsNotUnknown calls names that a backend may have that is down, and names that
-// the rules leave to nobody.
+// TestDownIsNotUnknown calls names that an unavailable backend may have, and names that no backend can have.
 func TestDownIsNotUnknown(t *testing.T) {
 	cfg := &config.Config{
 		Backends: []config.Backend{{Name: "b", URL: "http://127.0.0.1:1/mcp"}, {Name: "quiet", URL: "http://127.0.0.1:1/mcp"}},
@@ -242,7 +316,7 @@ def run(params):
 `}},
 	})
 	answer := c.waiting("tools/call", `{"name":"s"}`)
-	for deadline := time.Now().Add(20 * time.Second); !strings.Contains(c.metrics(), `vmcp_script_effects_total{kind="call"`); {
+	for deadline := time.Now().Add(time.Minute); !strings.Contains(c.metrics(), `vmcp_script_effects_total{kind="call"`); {
 		if time.Now().After(deadline) {
 			t.Fatal("the script's first call, which has a time of its own, does not end")
 		}
@@ -266,9 +340,8 @@ func (c *raw) metrics() string {
 	return string(text)
 }
 
-// TestChangesAreAnnouncedTogether: ten backends that become ready at about the same time
-// are few notifications, and a later one is announced as well. A client that lists
-// anew on each of them ends with everything.
+// TestChangesAreAnnouncedTogether: ten backends that become ready at about the same time cause few notifications, and a
+// later one is announced as well. A client that lists after each of them has everything in the end.
 func TestChangesAreAnnouncedTogether(t *testing.T) {
 	testmode.Parallel(t)
 	cfg := &config.Config{}
@@ -287,7 +360,7 @@ func TestChangesAreAnnouncedTogether(t *testing.T) {
 			select {
 			case <-events:
 				count++
-			case <-time.After(20 * time.Second):
+			case <-time.After(time.Minute):
 				t.Fatalf("no notification after %d that leads to %s", count, want)
 			}
 		}
@@ -307,8 +380,8 @@ func TestChangesAreAnnouncedTogether(t *testing.T) {
 	until(`"b10_one"`)
 }
 
-// TestWhoHasReadAListIsNotNotified: a client whose first list was held back until it was complete is not notified of
-// what made it so; one that has read nothing is, and of what changes later both are. The same through a profile.
+// TestWhoHasReadAListIsNotNotified: a client whose first list was delayed until it was complete is not notified of the
+// changes before; one that has read nothing is, and later changes are announced to both. The same through a profile.
 func TestWhoHasReadAListIsNotNotified(t *testing.T) {
 	testmode.Parallel(t)
 	for _, profile := range []string{"", "/some"} {
@@ -386,9 +459,8 @@ func (c *raw) events() <-chan string {
 	return events
 }
 
-// TestNoFalseWarningsAtStart starts proxies whose backends become ready one after the
-// other, a large one in between: a script that calls them all is never said to call a
-// tool that does not exist.
+// TestNoFalseWarningsAtStart starts proxies whose backends become ready one after the other, a large one in between: a
+// script that calls them all is never reported to call a tool that does not exist.
 func TestNoFalseWarningsAtStart(t *testing.T) {
 	testmode.Parallel(t)
 	var large []string

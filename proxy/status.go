@@ -18,7 +18,7 @@ import (
 	"github.com/vmcp-dev/vmcp/proxy/status"
 )
 
-// Status is what the proxy is made of at one moment, and the rest what it consists of.
+// Status is the state of the proxy at one moment; the others are its parts.
 type (
 	Status        = status.Details
 	StorageStatus = status.Storage
@@ -27,18 +27,16 @@ type (
 	ProfileStatus = status.DetailsProfile
 )
 
-// Status reports the state of the backends, the tools with their origin, hidden ones
-// too, and what was refused.
+// Status returns the state of the backends, the tools with their origin, including hidden ones, and the problems.
 func (p *Proxy) Status() Status {
 	return overview.DetailsOf(p.catalog.Load(), p.backends.All(), p.edge.Stats().Sessions, p.secrets.Text)
 }
 
-// serveReady answers 200 once the configuration is applied and every backend was tried
-// once, or had operational.startup.wait for it: a backend that is down is shown, and does
-// not take the endpoint out of service. With details it shows the backends, and with
-// ?tools the tools; without them only whether the endpoint is ready.
+// serveReady answers 200 once the configuration is applied and every backend was tried once, or startup.wait is over: a
+// backend that is down is shown, but does not make the endpoint unready. With details it shows the backends, and with
+// ?tools the tools; without, only whether the endpoint is ready.
 //
-// With ?strict every backend has to be ready that is not disabled, with ?strict=a,b these.
+// With ?strict all backends that are not disabled have to be ready, with ?strict=a,b those.
 func (p *Proxy) serveReady(w http.ResponseWriter, r *http.Request, details bool) {
 	ready, draining := p.ready()
 	stored := p.storage(r.Context())
@@ -55,12 +53,12 @@ func (p *Proxy) serveReady(w http.ResponseWriter, r *http.Request, details bool)
 	w.Write(append(p.page(stored, ready, r.URL.Query().Has("tools")), '\n'))
 }
 
-// serves reports whether the store is there where it has to be, and the keys of this replica are those of the others.
+// serves reports whether a required store answers, and the keys of this replica match those of the others.
 func (p *Proxy) serves(stored *StorageStatus) bool {
 	return (stored.OK || p.durable.Load().when != "always") && p.fits() == nil
 }
 
-// strictly reports whether the backends are ready that a query wants to be.
+// strictly reports whether the backends that a query requires are ready.
 func (p *Proxy) strictly(query url.Values) bool {
 	if !query.Has("strict") {
 		return true
@@ -82,7 +80,8 @@ func (p *Proxy) strictly(query url.Values) bool {
 	return true
 }
 
-// page is the status as JSON, without secrets. What is not served is not ready, whatever its backends are.
+// page is the details as JSON, with secrets replaced. An endpoint that is not served is not ready, whatever its
+// backends are.
 func (p *Proxy) page(stored *StorageStatus, served, tools bool) []byte {
 	s := p.Status()
 	s.Storage, s.Ready = stored, s.Ready && served
@@ -96,14 +95,14 @@ func (p *Proxy) page(stored *StorageStatus, served, tools bool) []byte {
 	}
 	text, err := jsonscan.Readable(s)
 	if err != nil {
-		panic(err) // texts, numbers and definitions that were read as JSON
+		panic(err) // a bug: it consists of strings, numbers and valid JSON
 	}
 	var page bytes.Buffer
-	_ = json.Indent(&page, text, "", "  ") // it is JSON
+	_ = json.Indent(&page, text, "", "  ") // cannot fail: it is JSON
 	return p.secrets.JSON(page.Bytes())
 }
 
-// Details are what /readyz shows to operators, for a page about several endpoints: ready says whether this one is.
+// Details are the details of /readyz, for a page about several endpoints; ready is that of this one.
 func (p *Proxy) Details(ctx context.Context, tools bool) (page json.RawMessage, ready bool) {
 	stored := p.storage(ctx)
 	ready, _ = p.ready()
@@ -111,7 +110,7 @@ func (p *Proxy) Details(ctx context.Context, tools bool) (page json.RawMessage, 
 	return p.page(stored, ready, tools), ready
 }
 
-// servePage serves the pages that are not MCP's; details are for operators.
+// servePage serves the pages beside MCP; details are for operators.
 func (p *Proxy) servePage(w http.ResponseWriter, r *http.Request, details bool) {
 	switch r.URL.Path {
 	case "/metrics":
@@ -146,7 +145,7 @@ func (p *Proxy) serveOperators(w http.ResponseWriter, r *http.Request, port gate
 	return p.console != nil && p.console.Serve(w, r, port, rules)
 }
 
-// names are those of backends.
+// names are the names of backends.
 func names(all []*backends.Backend) (names []string) {
 	for _, b := range all {
 		names = append(names, b.Name())
@@ -154,7 +153,7 @@ func names(all []*backends.Backend) (names []string) {
 	return names
 }
 
-// Overview is what the API for operators says of the endpoint; secrets of the configuration may be in it.
+// Overview is the status document of the API; it may contain secrets of the configuration.
 func (p *Proxy) Overview() status.Status {
 	p.building.Lock()
 	s := overview.Source{Version: p.options.Version, Config: p.config, Catalog: p.catalog.Load(), Backends: p.backends.All(), Applied: p.applied.Config()}
@@ -169,14 +168,14 @@ func (p *Proxy) Overview() status.Status {
 	return d
 }
 
-// ServedBy notes what is known of the process, for Overview.
+// ServedBy sets the properties of the process that Overview reports.
 func (p *Proxy) ServedBy(s status.Server) { p.server.Store(&s) }
 
-// Refused notes why a version of the configuration is not served that never came to Apply or that Apply refused.
+// Refused records why a version of the configuration was refused, by Apply or before.
 func (p *Proxy) Refused(why error) {
 	p.applied.Refuse(p.secrets.Text(why.Error()))
-	p.console.Poke()
+	p.console.Wake()
 }
 
-// Applied says which configuration is served; it is never nil.
+// Applied is the record of applied configurations; never nil.
 func (p *Proxy) Applied() *status.Applied { return &p.applied }

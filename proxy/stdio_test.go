@@ -10,8 +10,8 @@ import (
 	"github.com/vmcp-dev/vmcp/config"
 )
 
-// TestInputThatEnds: whatever came before the end of the input is answered. Nobody answers
-// questions any more, and a subscription ends.
+// TestInputThatEnds: what arrived before the end of the input is answered. Requests to the client fail, and a
+// subscription ends.
 func TestInputThatEnds(t *testing.T) {
 	release := make(chan struct{})
 	p, _ := start(t, &config.Config{

@@ -12,8 +12,8 @@ import (
 	"github.com/vmcp-dev/vmcp/config"
 )
 
-// TestLargeAnswersKeepTheirLength streams answers that differ in what stands around the
-// result, to clients of both eras: the length is told, the result is what was sent.
+// TestLargeAnswersKeepTheirLength streams results with different text around them in the backend's frame, to clients of
+// both eras: the response has a Content-Length, and the result is unchanged.
 func TestLargeAnswersKeepTheirLength(t *testing.T) {
 	content := `"content":[{"type":"text","text":"` + strings.Repeat(`a \"quoted\" word, `, 20_000) + `"}]`
 	for _, tt := range []struct{ name, frame, want string }{

@@ -15,7 +15,7 @@ import (
 	"github.com/vmcp-dev/vmcp/proxy"
 )
 
-// pipes is a client on standard input and output.
+// pipes is a client on stdio.
 type pipes struct {
 	t   *testing.T
 	in  io.WriteCloser
@@ -38,8 +38,7 @@ func overStdio(t *testing.T, p *proxy.Proxy) *pipes {
 	return &pipes{t, toServer, bufio.NewReader(fromServer)}
 }
 
-// say sends a line and returns its answer, the next line that is no notification. All have
-// to be JSON.
+// say sends a line and returns the response, the next line that is no notification. All lines have to be JSON.
 func (c *pipes) say(line string) string {
 	c.t.Helper()
 	if _, err := io.WriteString(c.in, line+"\n"); err != nil {
@@ -62,7 +61,7 @@ func (c *pipes) initialize() {
 	io.WriteString(c.in, `{"jsonrpc":"2.0","method":"notifications/initialized"}`+"\n")
 }
 
-// TestTextThatIsNotUTF8 ends at the client's edge: a backend that reads strictly would end.
+// TestTextThatIsNotUTF8: invalid UTF-8 is refused at the client's edge; a strict backend would end.
 func TestTextThatIsNotUTF8(t *testing.T) {
 	backend := &backendtest.Raw{Tools: `{"name":"t","inputSchema":{"type":"object"}}`, Handle: func(x *backendtest.Exchange) { x.JSON(`{"content":[]}`) }}
 	p, url := start(t, &config.Config{Backends: []config.Backend{{Name: "b", URL: backend.Start(t)}}})
@@ -101,7 +100,7 @@ func TestTextThatIsNotUTF8(t *testing.T) {
 	}
 }
 
-// TestDeleteInMidCall: what a session still asks for is cancelled with it, and answered.
+// TestDeleteInMidCall: what a session is still asking for is cancelled with it, and answered.
 func TestDeleteInMidCall(t *testing.T) {
 	testmode.Parallel(t)
 	for _, tt := range []struct{ name, tool, meta string }{
@@ -146,7 +145,7 @@ def run(params):
 	}
 }
 
-// TestLastEventIDsThatNeverWere are refused: nothing can follow them.
+// TestLastEventIDsThatNeverWere: unknown event ids are refused.
 func TestLastEventIDsThatNeverWere(t *testing.T) {
 	_, url := start(t, &config.Config{})
 	c := &raw{t: t, url: url}
@@ -158,7 +157,7 @@ func TestLastEventIDsThatNeverWere(t *testing.T) {
 	}
 }
 
-// TestBatchesWhereThereAreNone says why, and asks nobody for a session that would not help.
+// TestBatchesWhereThereAreNone: the error says why, and does not ask for a session.
 func TestBatchesWhereThereAreNone(t *testing.T) {
 	_, url := start(t, &config.Config{})
 	c := &raw{t: t, url: url}
@@ -170,7 +169,7 @@ func TestBatchesWhereThereAreNone(t *testing.T) {
 	}
 }
 
-// TestMaxRequestBody bounds a request as configured, whether its length is announced or not.
+// TestMaxRequestBody: a request is bounded as configured, whether or not its length is announced.
 func TestMaxRequestBody(t *testing.T) {
 	_, url := start(t, &config.Config{MaxRequestBody: 8 << 10})
 	c := &raw{t: t, url: url}
@@ -199,8 +198,8 @@ func TestMaxRequestBody(t *testing.T) {
 	}
 }
 
-// TestSecondSpellings: what a decoder that ignores case would read differently from the
-// proxy does not get as far as a backend. The backend here is such a decoder.
+// TestSecondSpellings: members that a case-insensitive decoder would read differently do not reach a backend, which
+// here has such a decoder.
 func TestSecondSpellings(t *testing.T) {
 	reached := make(chan string, 100)
 	backend := &backendtest.Raw{Tools: `{"name":"pub","inputSchema":{"type":"object"}},{"name":"hidden","inputSchema":{"type":"object"}}`, Also: []string{"prompts", "resources", "completions"}, Handle: func(x *backendtest.Exchange) {
@@ -298,8 +297,8 @@ func TestSecondSpellings(t *testing.T) {
 	}
 }
 
-// TestTracesShowNothingHidden to clients that may not see what is hidden: names and errors
-// of hidden tools are in a trace for whoever sees all tools at /readyz, and for nobody else.
+// TestTracesShowNothingHidden: names and errors of hidden tools are in a trace only for clients that see all tools at
+// /readyz.
 func TestTracesShowNothingHidden(t *testing.T) {
 	backend := &backendtest.Raw{Tools: `{"name":"pub","inputSchema":{"type":"object"}},{"name":"secretive","inputSchema":{"type":"object"}}`, Handle: func(x *backendtest.Exchange) {
 		if x.Param("name") == `"secretive"` {

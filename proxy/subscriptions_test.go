@@ -11,8 +11,7 @@ import (
 	"github.com/vmcp-dev/vmcp/config"
 )
 
-// resourceful serves one resource and calls subscribe and unsubscribe, if set, when
-// somebody follows it or does no more.
+// resourceful serves one resource and calls subscribe and unsubscribe, if set, for these requests.
 func resourceful(t *testing.T, uri string, subscribe, unsubscribe func()) string {
 	o := &mcp.ServerOptions{
 		SubscribeHandler:   func(context.Context, *mcp.SubscribeRequest) error { subscribe(); return nil },
@@ -25,7 +24,7 @@ func resourceful(t *testing.T, uri string, subscribe, unsubscribe func()) string
 	return sdkBackend(t, s, false)
 }
 
-// follower is a client that cannot be asked anything.
+// follower is a client without capabilities.
 func follower(t *testing.T, url string) *raw {
 	c := &raw{t: t, url: url}
 	c.initialize("2025-11-25")
@@ -40,8 +39,8 @@ func (c *raw) resource(method, uri string) {
 	}
 }
 
-// TestSlowBackendHoldsUpNoOtherSubscription: while one backend does not answer, resources
-// of others can be followed, and sessions end.
+// TestSlowBackendHoldsUpNoOtherSubscription: while one backend does not answer, subscriptions at others work, and
+// sessions end.
 func TestSlowBackendHoldsUpNoOtherSubscription(t *testing.T) {
 	stuck, release, gone := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	slow := resourceful(t, "test://slow", func() {}, func() { close(stuck); <-release })
@@ -57,8 +56,8 @@ func TestSlowBackendHoldsUpNoOtherSubscription(t *testing.T) {
 	<-gone
 }
 
-// TestBackendIsAskedOnceForManyFollowers: the first follower subscribes, the last one to
-// leave, in whatever way, unsubscribes.
+// TestBackendIsAskedOnceForManyFollowers: the first subscriber causes a subscribe request, the last one that leaves, in
+// whatever way, an unsubscribe.
 func TestBackendIsAskedOnceForManyFollowers(t *testing.T) {
 	events := make(chan string, 16)
 	backend := resourceful(t, "test://r", func() { events <- "subscribe" }, func() { events <- "unsubscribe" })

@@ -12,8 +12,8 @@ import (
 	wiretest "github.com/vmcp-dev/vmcp/test/raw"
 )
 
-// TestTasksPassThrough starts a task of the tasks extension and asks for it: the
-// messages arrive as they are, at the backend that runs the task, for its owner only.
+// TestTasksPassThrough starts a task of the tasks extension and queries it: the messages reach the backend that runs
+// the task, unchanged, for the task's owner only.
 func TestTasksPassThrough(t *testing.T) {
 	backend := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var m struct {
@@ -61,8 +61,8 @@ func TestTasksPassThrough(t *testing.T) {
 	}
 }
 
-// TestTasksAreAdvertised: a client of 2025-11-25 hears of tasks where a backend has them,
-// gets one from that backend, and none from a script.
+// TestTasksAreAdvertised: a client of 2025-11-25 sees the capability tasks if a backend has it, gets a task from that
+// backend, and none from a script.
 func TestTasksAreAdvertised(t *testing.T) {
 	backend := func(capabilities string) config.Backend {
 		s := httptest.NewServer(&wiretest.Server{Capabilities: capabilities, Handle: func(c *wiretest.Call) (string, error) {

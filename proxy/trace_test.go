@@ -12,8 +12,8 @@ import (
 	"github.com/vmcp-dev/vmcp/config"
 )
 
-// traced calls a tool and returns what the trace says: position, kind, name, and
-// whether it failed or came from the journal.
+// traced calls a tool and returns the effects in the trace: position, kind, name, and whether it failed or came from
+// the journal.
 func traced(t *testing.T, s *mcp.ClientSession, tool string) string {
 	t.Helper()
 	r, err := s.CallTool(t.Context(), &mcp.CallToolParams{Name: tool, Meta: mcp.Meta{"vmcp.dev/trace": true}})
@@ -45,8 +45,8 @@ func traced(t *testing.T, s *mcp.ClientSession, tool string) string {
 	return strings.Join(lines, "\n")
 }
 
-// TestTrace shows what a call did to a client that asks, calls of scripts by scripts and
-// effects from the journal included.
+// TestTrace shows the effects of a call to a client that requests it, including those of called scripts and from the
+// journal.
 func TestTrace(t *testing.T) {
 	bank := &chargeServer{charged: map[string]int{}}
 	_, url := start(t, &config.Config{

@@ -9,7 +9,7 @@ import (
 	"github.com/vmcp-dev/vmcp/config"
 )
 
-// TestClientsThatCannotBeAsked: a backend that asks is told what the client lacks.
+// TestClientsThatCannotBeAsked: the request of a backend is answered with the missing capability.
 func TestClientsThatCannotBeAsked(t *testing.T) {
 	_, url := start(t, &config.Config{Backends: []config.Backend{
 		{Name: "http", URL: backendtest.HTTP(t, backendtest.New("2025-11-25"), true)}, backendtest.Stdio("stdio", "legacy"),

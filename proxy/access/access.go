@@ -1,13 +1,12 @@
-// Package access asks the policies of a configuration for the proxy: who somebody is to them, what
-// that principal sees of a catalog, and whether a call may be made.
+// Package access evaluates the policies of a configuration for the proxy: the identity of a principal, what it sees of
+// a catalog, and whether it may make a call.
 //
 //	rules, problems := access.Compile(cfg, log)
 //	who := rules.Who(principal, "")
 //	e := who.View(c, "").Find(catalog.Tool("github_search"))
 //	d := who.Decide(c, e, arguments)
 //
-// Without policies there are no rules: a nil *Rules and a nil *Who allow everything, and cost
-// nothing.
+// A configuration without policies has no rules: a nil *Rules and a nil *Who allow everything, at no cost.
 package access
 
 import (
@@ -24,39 +23,39 @@ import (
 	"github.com/vmcp-dev/vmcp/proxy/catalog"
 )
 
-// Anonymous is the subject of who comes in without authentication.
+// Anonymous is the subject of a client without authentication.
 const Anonymous = builtins.Anonymous
 
-// Rules are the policies of one configuration. They do not change, and are safe for concurrent use.
+// Rules are the policies of one configuration. Immutable, and safe for concurrent use.
 type Rules struct {
 	set    *policy.Set
-	owner  bool // the calls inside of a script need no right of its caller
+	owner  bool // calls made by scripts need no permission of the caller
 	admins config.Admins
 	known  known
 }
 
-// Compile reads the policies of a configuration. The problems are errors, with which there are no
-// rules, and warnings. The rules are nil, too, where the configuration has no policies.
+// Compile compiles the policies of a configuration. The problems are warnings, or errors, in which case the rules are
+// nil. The rules are also nil if the configuration has no policies.
 func Compile(cfg *config.Config, log *slog.Logger) (*Rules, diag.Problems) {
 	set, problems := policy.Compile(cfg)
 	if set == nil {
 		return nil, problems
 	}
 	set.OnFailure = func(policy, err string) {
-		log.Warn("the condition of a policy cannot be evaluated: a permit does not hold then, and a forbid denies; this is logged once", "policy", policy, "err", err)
+		log.Warn("the condition of a policy cannot be evaluated: a permit with it does not apply, and a forbid denies; logged once per policy", "policy", policy, "err", err)
 	}
 	a := &cfg.IncomingAuth.Authz
 	return &Rules{set: set, owner: a.Scripts == "owner", admins: a.Admins}, problems
 }
 
-// A Who is a principal as the policies in force know it. It is safe for concurrent use.
+// A Who is a principal as the current policies identify it. It is safe for concurrent use.
 type Who struct {
 	rules     *Rules
 	principal *policy.Principal
 	admin     bool
 }
 
-// Who is a principal as r knows it, who uses the endpoint through a profile; nil is anonymous, "" none.
+// Who returns the identity of a principal (nil: anonymous) that uses the endpoint through a profile ("": none).
 func (r *Rules) Who(p *auth.Principal, profile string) *Who {
 	if r == nil {
 		return nil
@@ -83,7 +82,7 @@ func (r *Rules) isAdmin(p *auth.Principal) bool {
 		slices.ContainsFunc(p.Groups, func(g string) bool { return slices.Contains(r.admins.Groups, g) }))
 }
 
-// View is what the principal sees of a catalog through a profile; "" is none.
+// View returns what the principal sees of a catalog through a profile ("": none).
 func (w *Who) View(c *catalog.Catalog, profile string) *catalog.View {
 	if w == nil {
 		return c.Through(profile)
@@ -91,8 +90,7 @@ func (w *Who) View(c *catalog.Catalog, profile string) *catalog.View {
 	return c.View(w.rules.set, w.principal, profile)
 }
 
-// Decide says whether the principal may use an entry with these arguments, nil for none. c is the
-// catalog that it was found in.
+// Decide returns whether the principal may use the entry e of the catalog c with these arguments (nil: none).
 func (w *Who) Decide(c *catalog.Catalog, e *catalog.Entry, arguments json.RawMessage) policy.Decision {
 	if !w.rules.set.ReadsArguments(e.Kind) {
 		return w.View(c, "").Decision(e)
@@ -100,24 +98,24 @@ func (w *Who) Decide(c *catalog.Catalog, e *catalog.Entry, arguments json.RawMes
 	return w.rules.set.Decide(w.principal, e.InPolicies(w.rules.set), arguments)
 }
 
-// ScriptsAreOwners reports whether calls inside of scripts need no right of the caller.
+// ScriptsAreOwners reports whether calls made by scripts need no permission of the caller.
 func (w *Who) ScriptsAreOwners() bool { return w != nil && w.rules.owner }
 
-// SeesTraces reports whether the principal may see what runs did, hidden tools included.
+// SeesTraces reports whether the principal may see what runs did, including calls of hidden tools.
 func (w *Who) SeesTraces() bool { return w == nil || w.admin }
 
-// known are the principals that were asked about, by what of them policies can read. The newest
-// are kept: of those that are not, the next question makes them anew.
+// known caches the Who of recent principals, by the attributes that policies can read, in two generations: one that is
+// dropped is built again when it is needed.
 type known struct {
 	mu       sync.Mutex
 	now, old map[key]*Who // guarded by mu
 }
 
-// maxKnown bounds each of the two generations.
+// maxKnown bounds the entries of each of the two generations.
 const maxKnown = 5000
 
-// key is a principal as its credential was verified: one pointer lives as long as the verdict on
-// a token. Those who bring no token have nothing but a name, and are made for each request.
+// key identifies a verified principal: the pointer is the same as long as the verification of a token is cached.
+// Principals without a token have only a name, and their Who is built for each request.
 type key struct {
 	principal       *auth.Principal
 	issuer, subject string
@@ -150,7 +148,7 @@ func (k *known) add(of key, who *Who) {
 	k.put(of, who)
 }
 
-// put keeps a principal among the newest. mu is held.
+// put adds a principal to the newer generation. mu is held.
 func (k *known) put(of key, who *Who) {
 	if k.now == nil || len(k.now) == maxKnown {
 		k.now, k.old = map[key]*Who{}, k.now

@@ -1,5 +1,5 @@
-// Package adapt makes what backends send fit the revision of the client that gets it. Where nothing
-// has to change, the bytes stay as they are.
+// Package adapt converts what backends send to the protocol revision of the client. What needs no change is passed on
+// as the same bytes.
 package adapt
 
 import (
@@ -10,17 +10,17 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
 
-// A Result is what has to change in a backend's result for a client's revision: the result
-// type and the caching hints that 2026-07-28 requires, what only that revision has, and the
-// reserved _meta keys, which a backend cannot speak for the proxy in.
+// A Result describes the changes to a backend's result for a client's revision: the resultType and the caching hints
+// that 2026-07-28 requires, members that only that revision has, and the reserved _meta keys, which only the proxy may
+// set.
 type Result struct {
 	Modern     bool
-	Cacheable  bool // the result must carry ttlMs and cacheScope
+	Cacheable  bool // the result must have ttlMs and cacheScope
 	ServerInfo json.RawMessage
-	note       func(value []byte) // gets isError and resultType of a result that streams
+	note       func(value []byte) // is called with isError and resultType of a streamed result
 }
 
-// Apply changes a result that is in memory.
+// Apply changes a result in memory.
 func (e Result) Apply(result json.RawMessage) json.RawMessage {
 	reserved := jsonscan.Contains(result, wire.MetaPrefix, "x")
 	typed := jsonscan.Contains(result, `"resultType"`, "T")
@@ -30,8 +30,7 @@ func (e Result) Apply(result json.RawMessage) json.RawMessage {
 	return e.change().Apply(result)
 }
 
-// Stream changes a result that is too large to be held; note gets the values of isError and of
-// resultType as they pass.
+// Stream changes a result while it is streamed; note is called with the values of isError and resultType as they pass.
 func (e Result) Stream(resp *backends.Response, note func(value []byte)) {
 	e.note = note
 	resp.Edit(e.change())
@@ -40,7 +39,7 @@ func (e Result) Stream(resp *backends.Response, note func(value []byte)) {
 	}
 }
 
-// growth is how many bytes longer change makes a result at most.
+// growth is the largest number of bytes by which change lengthens a result.
 func (e Result) growth() int64 {
 	if !e.Modern {
 		return 0
@@ -82,8 +81,8 @@ func (e Result) change() jsonscan.Edit {
 	return change
 }
 
-// objectOnly leaves out structured content that only clients of 2026-07-28 can have: others
-// refuse the whole result, and have it as text.
+// objectOnly drops structured content that is not an object: clients before 2026-07-28 would refuse the whole result,
+// and have the text content.
 func objectOnly(structured []byte) []byte {
 	if len(structured) > 0 && structured[0] == '{' {
 		return structured
@@ -91,7 +90,7 @@ func objectOnly(structured []byte) []byte {
 	return nil
 }
 
-// meta replaces the server's introduction by our own, or takes it off.
+// meta replaces the serverInfo of the backend by ours, or removes it.
 func (e Result) meta(meta []byte) []byte {
 	introduced := jsonscan.Get(meta, wire.MetaServerInfo) != nil
 	clean := WithoutReserved(meta)
@@ -126,7 +125,7 @@ func (e Result) closing(seen map[string]bool) []byte {
 	return out
 }
 
-// CleanMeta takes the reserved keys off the _meta of what a backend sends on its own.
+// CleanMeta removes the reserved keys from the _meta of a message that a backend sends.
 func CleanMeta(params json.RawMessage) json.RawMessage {
 	if !jsonscan.Contains(params, wire.MetaPrefix, "x") {
 		return params
@@ -138,13 +137,12 @@ func CleanMeta(params json.RawMessage) json.RawMessage {
 	return jsonscan.Delete(params, func(key string) bool { return key == "_meta" })
 }
 
-// WithoutReserved takes the keys that belong to the protocol off a _meta object: no peer
-// may speak for another.
+// WithoutReserved removes the protocol's own keys from a _meta object: no peer may set them for another.
 func WithoutReserved(meta json.RawMessage) json.RawMessage {
 	return jsonscan.Delete(meta, IsReserved[string])
 }
 
-// isReserved reports whether a key of a _meta object belongs to the protocol.
+// IsReserved reports whether a key of a _meta object belongs to the protocol.
 func IsReserved[K []byte | string](key K) bool {
 	return len(key) > len(wire.MetaPrefix) && string(key[:len(wire.MetaPrefix)]) == wire.MetaPrefix
 }

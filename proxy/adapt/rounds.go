@@ -8,16 +8,16 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
 
-// MaxRounds is how often a stateless backend may ask before it has to answer, when its questions
-// are carried to who asks in another way.
+// MaxRounds is how many input_required results in a row a stateless backend may return for one call when its questions
+// are converted for a client with a session, or for a script.
 const MaxRounds = 10
 
-// AskedFor returns a result that asks for input, or nil. One that streams is held, up to most bytes, when
-// its beginning looks like it: questions may be as large as the pictures in them.
+// AskedFor returns the result if it is input_required, else nil. A streamed result is read into memory, up to most
+// bytes, if its beginning looks like one: questions may contain large images.
 func AskedFor(resp *backends.Response, most int64) (result json.RawMessage, err error) {
 	result = resp.Result
 	if head := resp.Head(); jsonscan.Contains(head, "input_required", "q") || jsonscan.Contains(head, `"inputRequests"`, "R") {
-		if err := resp.Hold(most); err != nil {
+		if err := resp.ReadAll(most); err != nil {
 			return nil, err
 		}
 		result = resp.Result
@@ -28,7 +28,7 @@ func AskedFor(resp *backends.Response, most int64) (result json.RawMessage, err 
 	return nil, nil
 }
 
-// Answering is req with the answers to what was asked, and the state that came with that.
+// Answering is req with the client's inputResponses and the requestState of the result that asked.
 func Answering(req *backends.Request, answers, state json.RawMessage) *backends.Request {
 	next := *req
 	next.Params = jsonscan.Set(next.Params, "inputResponses", answers)
@@ -38,7 +38,7 @@ func Answering(req *backends.Request, answers, state json.RawMessage) *backends.
 	return &next
 }
 
-// CannotBeAsked is the error for a question that the client did not declare to answer.
+// CannotBeAsked is the error for a request to a client that did not declare the capability for it.
 func CannotBeAsked(method string) error {
 	return wire.Errorf(wire.MethodNotFound, "the client did not declare the capability for %s", method)
 }

@@ -1,5 +1,4 @@
-// Package admin is the HTTP API for those who operate an endpoint, below /api/v1. Who may reach it is decided
-// before: see package edge.
+// Package admin is the HTTP API for operators, below /api/v1. Access is checked before, by package gate.
 //
 //	GET /api/v1/status       status.Status
 //	GET /api/v1/replicas     {"replicas": [status.Replica, …]}
@@ -21,20 +20,20 @@ import (
 	"github.com/vmcp-dev/vmcp/proxy/status"
 )
 
-// Options are what the API shows.
+// Options are the sources of the API.
 type Options struct {
 	Status func() status.Status
-	// Replicas asks all replicas of the endpoint how they are; nil: there is this one.
+	// Replicas returns the status of all replicas; nil: there is only this one.
 	Replicas func(context.Context) []status.Replica
 	Tools    func() []status.ToolRow
-	// Tool describes a tool by its name; false: there is none.
+	// Tool describes a tool by its name; false if there is none.
 	Tool func(name string) (status.Tool, bool)
-	// Lines are the last ones about the backends, whose names are Backends.
+	// Lines has the last log lines of the backends, whose names are Backends.
 	Lines    *lines.Log
 	Backends func() []string
-	// Draining is closed when answers that go on have to end.
+	// Draining is closed when streaming responses have to end.
 	Draining <-chan struct{}
-	// Hide takes secrets out of a JSON text.
+	// Hide replaces secrets in a JSON text.
 	Hide func(text []byte) []byte
 }
 
@@ -42,10 +41,10 @@ type Options struct {
 type api struct {
 	Options
 	mux       *http.ServeMux
-	followers atomic.Int32 // requests that follow lines
+	followers atomic.Int32 // requests with ?follow
 }
 
-// New makes the API.
+// New returns the handler of the API.
 func New(o Options) http.Handler {
 	a := &api{Options: o, mux: http.NewServeMux()}
 	a.mux.HandleFunc("GET /api/v1/status", func(w http.ResponseWriter, _ *http.Request) { a.reply(w, a.Status()) })
@@ -57,7 +56,7 @@ func New(o Options) http.Handler {
 	a.mux.HandleFunc("GET /api/v1/logs", a.serveLogs)
 	a.mux.HandleFunc("GET /api/v1/backends/{name}/logs", a.serveLogs)
 	a.mux.HandleFunc("/api/", func(w http.ResponseWriter, r *http.Request) {
-		a.fail(w, http.StatusNotFound, fmt.Sprintf("there is no %s %s", r.Method, r.URL.Path), "")
+		a.fail(w, http.StatusNotFound, fmt.Sprintf("no endpoint %s %s", r.Method, r.URL.Path), "")
 	})
 	return a.mux
 }
@@ -87,7 +86,7 @@ func (a *api) serveTool(w http.ResponseWriter, r *http.Request) {
 	a.reply(w, t)
 }
 
-// notFound answers that there is no such name, and which one may be meant.
+// notFound answers 404, with the nearest known name as a hint.
 func (a *api) notFound(w http.ResponseWriter, kind, name string, known []string) {
 	hint := ""
 	if near := spell.Nearest(name, known); near != "" && near != name {
@@ -96,10 +95,10 @@ func (a *api) notFound(w http.ResponseWriter, kind, name string, known []string)
 	a.fail(w, http.StatusNotFound, fmt.Sprintf("no %s %q", kind, name), hint)
 }
 
-// reply answers with a document.
+// reply writes a document as JSON.
 func (a *api) reply(w http.ResponseWriter, document any) { a.write(w, http.StatusOK, document) }
 
-// fail answers with what is wrong and what would be right.
+// fail writes an error, with a hint about what would be right.
 func (a *api) fail(w http.ResponseWriter, code int, message, hint string) {
 	a.write(w, code, status.Failure{Error: message, Hint: hint})
 }
@@ -107,12 +106,12 @@ func (a *api) fail(w http.ResponseWriter, code int, message, hint string) {
 func (a *api) write(w http.ResponseWriter, code int, document any) {
 	text, err := jsonscan.Readable(document)
 	if err != nil {
-		panic(err) // texts, numbers and definitions that were read as JSON
+		panic(err) // a bug: documents consist of texts, numbers and valid JSON
 	}
 	h := w.Header()
 	h.Set("Content-Type", "application/json")
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(code)
-	_, _ = w.Write(append(a.Hide(text), '\n')) // whoever asked may be gone
+	_, _ = w.Write(append(a.Hide(text), '\n')) // the client may have disconnected
 }

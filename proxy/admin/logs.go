@@ -11,24 +11,24 @@ import (
 )
 
 const (
-	// maxFollowers bounds the requests that follow lines at one time.
+	// maxFollowers bounds the concurrent requests with ?follow.
 	maxFollowers = 32
-	// pause is how long a follower waits for more lines to come along, so that a flood costs few writes.
+	// pause is how long a follower collects lines before it writes them, so that many lines cost few writes.
 	pause = 50 * time.Millisecond
-	// defaultTail is how many lines are shown that were there before.
+	// defaultTail is the number of earlier lines that are returned without ?tail.
 	defaultTail = 100
 )
 
-// follower writes lines to one who follows them.
+// follower writes lines to one request.
 type follower struct {
 	lines   *lines.Log
-	backend string // "": of all
+	backend string // "": of all backends
 	out     *json.Encoder
 	flush   func() error
 }
 
-// serveLogs answers with lines about a backend, or about all of them: ?tail=N of those that are there, and with ?follow
-// those that come, until the client goes or the endpoint drains.
+// serveLogs writes the last lines about one backend or all: ?tail=N of the existing ones, and with ?follow new ones
+// until the client disconnects or the endpoint drains.
 func (a *api) serveLogs(w http.ResponseWriter, r *http.Request) {
 	name := r.PathValue("name")
 	if known := a.Backends(); name != "" && !slices.Contains(known, name) {
@@ -43,7 +43,7 @@ func (a *api) serveLogs(w http.ResponseWriter, r *http.Request) {
 	if follow {
 		if a.followers.Add(1) > maxFollowers {
 			a.followers.Add(-1)
-			a.fail(w, http.StatusServiceUnavailable, "too many requests follow lines already", "end some of them")
+			a.fail(w, http.StatusServiceUnavailable, "too many requests with follow", "end some of them")
 			return
 		}
 		defer a.followers.Add(-1)
@@ -59,7 +59,7 @@ func (a *api) serveLogs(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// parameters reads the query; why is what is wrong with it.
+// parameters parses the query; why says what is wrong with it.
 func parameters(r *http.Request) (tail int, follow bool, why string) {
 	q := r.URL.Query()
 	tail = defaultTail
@@ -80,12 +80,12 @@ func parameters(r *http.Request) (tail int, follow bool, why string) {
 	return tail, q.Has("follow"), ""
 }
 
-// follow writes lines as they come, until one of the channels is closed.
+// follow writes new lines until one of the channels is closed.
 func (f *follower) follow(gone, draining <-chan struct{}, at uint64) {
 	for {
 		news, lost, next, more := f.lines.Since(f.backend, at)
 		if lost {
-			news = slices.Insert(news, 0, lines.Line{Time: time.Now().UTC(), Backend: f.backend, Stream: lines.Own, Level: "warning", Text: "lines came faster than they were read: some are left out"})
+			news = slices.Insert(news, 0, lines.Line{Time: time.Now().UTC(), Backend: f.backend, Stream: lines.Own, Level: "warning", Text: "lines were written faster than this client read them: some are missing here"})
 		}
 		if !f.write(news) {
 			return
@@ -106,7 +106,7 @@ func (f *follower) follow(gone, draining <-chan struct{}, at uint64) {
 	}
 }
 
-// write writes lines; false when nobody reads them.
+// write writes lines; false if the client has disconnected.
 func (f *follower) write(all []lines.Line) bool {
 	for _, line := range all {
 		if f.out.Encode(line) != nil {

@@ -1,4 +1,4 @@
-// Package admission says which runs of scripts may begin, and when.
+// Package admission decides when runs of scripts may begin: limits.runs, limits.runsPerPrincipal, and a bounded queue.
 package admission
 
 import (
@@ -15,79 +15,78 @@ import (
 )
 
 const (
-	// admitWithin is how long a run waits for its turn before it is refused.
+	// admitWithin is how long a run waits in the queue before it is refused.
 	admitWithin = 30 * time.Second
-	// maxWaiting and maxWaitingBytes bound the runs that wait, and their arguments.
+	// maxWaiting and maxWaitingBytes bound the queue: the number of runs, and the bytes of their arguments.
 	maxWaiting      = 1000
 	maxWaitingBytes = 32 << 20
 )
 
-// An Admission bounds the runs that are in memory at one time, in all and for one
-// principal: those that compute and those that wait for a tool or for an answer alike,
-// but not those that are suspended. Runs beyond it wait, in order, before their arguments
-// are read; so many of them that waiting costs little, the rest is refused at once. A run
-// that another one calls is part of that one: waiting for more would be waiting for itself.
+// An Admission bounds the runs that are in memory at one time, in all and per principal: those that compute and those
+// that wait for a tool or for an answer, but not suspended ones. Further runs wait in a queue, in order of arrival,
+// before their arguments are parsed; beyond the bounds of the queue they are refused at once. A run that another run
+// starts is part of that one: if it waited, the two could wait for each other.
 //
-// What runs use once they are in, memory and processors, is shared out by their pool.
+// Memory and processors of admitted runs are shared out by the Pool.
 //
-// The limits are those of all replicas together: each of them takes its share, rounded up. While one comes or goes there
-// may be more by a share for as long as the others take to notice.
+// The limits are those of all replicas together: each replica has its share, rounded up. While a replica joins or
+// leaves, there may be one share more until the others have noticed.
 type Admission struct {
 	*room
 	perPrincipal int // of all replicas; guarded by room.mu
 }
 
-// room is what the Admissions of one process share.
+// room is the state that the Admissions of one process share.
 type room struct {
-	Pool *script.Pool // what runs share once they are in
+	Pool *script.Pool // memory and processors of admitted runs
 
 	mu          sync.Mutex
 	replicas    int               // guarded by mu, like all below
-	total       int               // of all replicas
+	total       int               // limits.runs, of all replicas
 	memory      int64             //
 	running     int               //
 	byPrincipal map[principal]int // runs by principal
-	waiting     []*entrant        // in the order in which they came
-	bytes       int64             // of arguments that wait
+	waiting     []*entrant        // the queue, in order of arrival
+	bytes       int64             // of the arguments in the queue
 }
 
-// principal is somebody of one of the Admissions.
+// principal is a principal of one of the Admissions.
 type principal struct {
 	of  *Admission
-	who string // "" is nobody
+	who string // the principal's key; "" is anonymous
 }
 
-// entrant is a run that waits for admission.
+// entrant is a run that waits in the queue.
 type entrant struct {
 	principal
 	size int64
 	in   chan struct{}
 }
 
-// hasEnough reports whether as many runs of a principal have begun as may. The caller holds the mutex.
+// hasEnough reports whether a principal has as many runs as it may. mu is held.
 func (a *room) hasEnough(p principal) bool {
 	return p.who != "" && a.byPrincipal[p] >= a.share(p.of.perPrincipal)
 }
 
-// share is what this replica may have of a limit. The caller holds the mutex.
+// share is this replica's share of a limit. mu is held.
 func (a *room) share(limit int) int { return (limit + a.replicas - 1) / a.replicas }
 
-// New makes one with the default limits; charged is called with what runs have been charged,
-// when it has changed by a step.
-func New(charged func(int64)) *Admission {
+// New returns an Admission with the default limits. charged is called with the bytes that all runs have reserved
+// whenever they have changed by a step; if it returns a channel, a run that reserves more waits until that is closed.
+func New(charged func(int64) (collecting <-chan struct{})) *Admission {
 	a := &Admission{room: &room{Pool: script.NewPool(0, computing(), charged), replicas: 1, byPrincipal: map[principal]int{}}}
 	a.Set(config.Limits{})
 	return a
 }
 
-// Beside makes another one, which shares all room with a but for that of principals: these are others.
+// Beside returns an Admission that shares everything with a but the principals: equal keys are different principals.
 func (a *Admission) Beside() *Admission {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return &Admission{room: a.room, perPrincipal: a.perPrincipal}
 }
 
-// computing is how many runs compute at one time: the relay keeps a processor of its own.
+// computing is the number of runs that may compute at one time: one processor is left to the relay.
 func computing() int {
 	n := runtime.GOMAXPROCS(0)
 	return max(1, n-max(1, n/4))
@@ -105,7 +104,7 @@ func (a *Admission) Set(l config.Limits) {
 	a.admit()
 }
 
-// Share says among how many replicas limits.runs and limits.runsPerPrincipal are divided.
+// Share sets the number of replicas among which limits.runs and limits.runsPerPrincipal are divided.
 func (a *Admission) Share(replicas int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -120,15 +119,15 @@ func orInt[T int | int64](v, fallback T) T {
 	return fallback
 }
 
-// Waiting is how many runs wait for their turn; those of all Admissions that share room with a.
+// Waiting is the number of queued runs, of all Admissions that share room with a.
 func (a *Admission) Waiting() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return len(a.waiting)
 }
 
-// Enter waits until a run of a tool may begin, for somebody and with arguments of size bytes. The
-// error is that of a busy endpoint.
+// Enter waits until a run of a tool may begin; size is the number of bytes of its arguments. The caller calls leave
+// when the run ends. The error is a Busy one, or that of ctx.
 func (a *Admission) Enter(ctx context.Context, who, tool string, size int) (leave func(), err error) {
 	e := &entrant{principal: principal{a, who}, size: int64(size), in: make(chan struct{})}
 	if why := a.queue(e); why != "" {
@@ -149,12 +148,12 @@ func (a *Admission) Enter(ctx context.Context, who, tool string, size int) (leav
 	}
 }
 
-// Busy is the error of an endpoint that has no room now.
+// Busy is the error of an endpoint that is at a limit (code wire.Busy).
 func Busy(format string, args ...any) error {
 	return wire.Errorf(wire.Busy, "busy: %s; try again in a moment", fmt.Sprintf(format, args...))
 }
 
-// queue lets e in or puts it behind those who wait, or says why it does neither.
+// queue admits e, appends it to the queue, or returns why it does neither.
 func (a *room) queue(e *entrant) string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -166,12 +165,12 @@ func (a *room) queue(e *entrant) string {
 	}
 	a.drop(e)
 	if len(a.waiting) == maxWaiting {
-		return fmt.Sprintf("%d runs wait already", maxWaiting)
+		return fmt.Sprintf("%d runs are queued already", maxWaiting)
 	}
-	return fmt.Sprintf("the arguments of runs that wait have %s already", script.Bytes(maxWaitingBytes))
+	return fmt.Sprintf("the arguments of queued runs have %s already", script.Bytes(maxWaitingBytes))
 }
 
-// admit lets in who may begin. The caller holds the mutex.
+// admit admits queued runs in order, as far as the limits allow. mu is held.
 func (a *room) admit() {
 	for i := 0; i < len(a.waiting) && a.running < a.share(a.total); {
 		e := a.waiting[i]
@@ -188,7 +187,7 @@ func (a *room) admit() {
 	}
 }
 
-// drop takes e out of those who wait. The caller holds the mutex.
+// drop removes e from the queue. mu is held.
 func (a *room) drop(e *entrant) {
 	if i := slices.Index(a.waiting, e); i >= 0 {
 		a.waiting = slices.Delete(a.waiting, i, i+1)
@@ -196,7 +195,7 @@ func (a *room) drop(e *entrant) {
 	}
 }
 
-// forget takes e out of those who wait, or ends what it has begun meanwhile.
+// forget removes e from the queue, or ends it if it was admitted meanwhile.
 func (a *room) forget(e *entrant) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -214,7 +213,7 @@ func (a *room) leave(e *entrant) {
 	a.gone(e)
 }
 
-// gone makes room for the next one. The caller holds the mutex.
+// gone counts a run out and admits the next. mu is held.
 func (a *room) gone(e *entrant) {
 	a.running--
 	if e.who != "" {
@@ -225,7 +224,7 @@ func (a *room) gone(e *entrant) {
 	a.admit()
 }
 
-// full says why e waits.
+// full says which limit e waits for.
 func (a *Admission) full(e *entrant) string {
 	a.mu.Lock()
 	defer a.mu.Unlock()

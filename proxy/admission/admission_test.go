@@ -10,8 +10,7 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
 
-// TestAdmission lets runs in up to each cap, in order, and refuses after a while with
-// the name of what is used up.
+// TestAdmission: runs are admitted up to each limit, in order, and refused after a while with the name of the limit.
 func TestAdmission(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
@@ -64,8 +63,7 @@ func codeOf(err error) int {
 	return 0
 }
 
-// TestWaitingForAdmissionIsBounded: what waits is bounded by its number and by its bytes,
-// and all of it is forgotten when nobody waits or runs.
+// TestWaitingForAdmissionIsBounded: the queue is bounded by number and bytes, and empty when no run waits.
 func TestWaitingForAdmissionIsBounded(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -117,8 +115,8 @@ func TestWaitingForAdmissionIsBounded(t *testing.T) {
 	}
 }
 
-// TestBeside: what two endpoints of a process run counts together, and their principals apart, each by
-// the limit of its endpoint.
+// TestBeside: the runs of two endpoints of a process count together; their principals count separately, each by the
+// limit of its endpoint.
 func TestBeside(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := New(nil)
@@ -148,7 +146,7 @@ func TestBeside(t *testing.T) {
 	})
 }
 
-// TestShares: a replica lets in its share of the limits of all, rounded up, and those who wait when others go.
+// TestShares: a replica admits its share of the limits, rounded up, and queued runs when other replicas leave.
 func TestShares(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := New(nil)

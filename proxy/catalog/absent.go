@@ -10,20 +10,18 @@ import (
 	"github.com/vmcp-dev/vmcp/proxy/catalog/naming"
 )
 
-// absent is a backend that was not up when a catalog was built, with the rules that its
-// names will go through.
+// absent is a backend that was not available when a catalog was built, with the rules for its names.
 type absent struct {
 	backend     *backends.Backend
 	state       backends.State
-	prefix      string // of its names, made to fit
-	toolsHidden bool   // from clients, all of them
+	prefix      string // of its names, sanitised
+	toolsHidden bool   // all of its tools are hidden from clients
 	tools       *config.WorkloadTools
 	prompts     config.WorkloadPrompts
 	resources   config.WorkloadResources
 }
 
-// noteAbsent lists a backend that is not up. One that was lost and is connecting again
-// has its entries in the catalog.
+// noteAbsent lists a backend that is not available. One that was lost and reconnects keeps its entries in the catalog.
 func (b *builder) noteAbsent(be *backends.Backend, state backends.State) {
 	if state.Status != backends.Down && !state.Starting() {
 		return
@@ -37,17 +35,16 @@ func (b *builder) noteAbsent(be *backends.Backend, state backends.State) {
 	})
 }
 
-// Starting reports whether a backend was on its first attempt when c was built.
+// Starting reports whether a backend was on its first connection attempt when c was built.
 func (c *Catalog) Starting() bool { return c.everything.Starting() }
 
-// Starting is that of the backends of which v may show anything.
+// Starting is Catalog.Starting for the backends of which v may show entries.
 func (v *View) Starting() bool {
 	return slices.ContainsFunc(v.c.absent, func(a *absent) bool { return a.state.Starting() && v.MayShow(a.backend.Name()) })
 }
 
-// cut takes the prefix off an exposed name; ok is false when the name cannot be one of
-// this backend's. whole is false when only a part of the own name may be left: names
-// that would be too long end in a hash.
+// cut removes the backend's prefix from an exposed name; ok is false if this backend cannot have the name. whole is
+// false if rest may be truncated: names that are too long end in a hash.
 func (a *absent) cut(name string) (rest string, whole, ok bool) {
 	if len(name) < naming.Max {
 		rest, ok = strings.CutPrefix(name, a.prefix)
@@ -57,7 +54,7 @@ func (a *absent) cut(name string) (rest string, whole, ok bool) {
 	return "", false, strings.HasPrefix(name, a.prefix[:min(len(a.prefix), room)])
 }
 
-// mayHaveTool reports whether clients may call a tool of this backend by that name.
+// mayHaveTool reports whether this backend may have a visible tool with that name.
 func (a *absent) mayHaveTool(name string) bool {
 	rest, whole, ok := a.cut(name)
 	switch {
@@ -74,8 +71,7 @@ func (a *absent) mayHaveTool(name string) bool {
 	return mayMatch(a.tools.Filter, rest)
 }
 
-// mayHaveAnyTool is mayHaveTool for scripts: they call hidden tools, too, and any tool
-// as backend.tool.
+// mayHaveAnyTool is mayHaveTool for scripts, which also call hidden tools, and any tool as backend.tool.
 func (a *absent) mayHaveAnyTool(name string) bool {
 	if own, ok := strings.CutPrefix(name, a.backend.Name()+"."); ok && own != "" {
 		return true
@@ -84,7 +80,7 @@ func (a *absent) mayHaveAnyTool(name string) bool {
 	return ok
 }
 
-// mayHavePrompt reports whether the backend may offer a prompt of that name.
+// mayHavePrompt reports whether this backend may have a prompt with that name.
 func (a *absent) mayHavePrompt(name string) bool {
 	rest, whole, ok := a.cut(name)
 	switch {
@@ -101,12 +97,11 @@ func (a *absent) mayHavePrompt(name string) bool {
 	return mayMatch(a.prompts.Filter, rest)
 }
 
-// mayHaveResources reports whether the backend may serve a URI. Filters see the URIs and
-// templates of its lists, which nobody has yet.
+// mayHaveResources reports whether the backend may serve any URI. Filters apply to its lists, which are not known yet.
 func (a *absent) mayHaveResources() bool { return !a.resources.ExcludeAll }
 
-// mayMatch reports whether a filter may keep a name that reads like rest after it was made
-// to fit. A _ may stand for another character, so that what a name was is not known.
+// mayMatch reports whether a filter may keep a name whose sanitised form is rest. A _ may replace another character, so
+// the original name is not known.
 func mayMatch(filter []string, rest string) bool {
 	wanted, unwanted := globs(filter)
 	if !strings.Contains(rest, "_") && matchesAny(unwanted, rest) {
@@ -126,7 +121,7 @@ func mayMatch(filter []string, rest string) bool {
 	return false
 }
 
-// sanitiseGlob is sanitise for a glob, whose wildcards stay.
+// sanitiseGlob sanitises a glob but keeps its wildcards.
 func sanitiseGlob(g string) string {
 	return strings.Map(func(r rune) rune {
 		if r == '*' || r == '?' {

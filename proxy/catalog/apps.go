@@ -8,20 +8,18 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 )
 
-// MCP Apps: a tool names the page that shows its results, a resource with a URI such as
-// ui://get-time/app.html, and the page calls tools of its server by the server's own
-// names. Servers choose both without knowing of each other. With several backends every
-// ui://REST is therefore ui://BACKEND/REST, wherever it stands: in lists, templates,
-// definitions of tools, reads, subscriptions and what comes back; one backend's page is
-// never shown for another's tool.
+// MCP Apps: a tool names the page that shows its results, a resource with a URI such as ui://get-time/app.html, and the
+// page calls tools of its server by the server's own names. Different servers may choose the same URI or name. With
+// several backends every ui://REST is therefore exposed as ui://BACKEND/REST: in lists, templates, tool definitions,
+// reads, subscriptions and results; a page of one backend is never shown for a tool of another.
 
 const (
 	uiScheme = "ui://"
-	// maxPage bounds a page, which is held in memory while its URI is changed.
+	// maxPage bounds a page, which is in memory while its URI is rewritten.
 	maxPage = 16 << 20
 )
 
-// ExposedURI is a backend's URI as clients see it.
+// ExposedURI is the URI under which clients see a backend's URI.
 func (c *Catalog) ExposedURI(backend, uri string) string {
 	if rest, ok := strings.CutPrefix(uri, uiScheme); ok && c.several {
 		return uiScheme + backend + "/" + rest
@@ -29,7 +27,7 @@ func (c *Catalog) ExposedURI(backend, uri string) string {
 	return uri
 }
 
-// ownURI is exposedURI undone.
+// ownURI is the inverse of ExposedURI.
 func (c *Catalog) ownURI(backend, uri string) string {
 	if rest, ok := strings.CutPrefix(uri, uiScheme+backend+"/"); ok && c.several {
 		return uiScheme + rest
@@ -37,13 +35,13 @@ func (c *Catalog) ownURI(backend, uri string) string {
 	return uri
 }
 
-// resourceURI is where a tool's _meta names its page; the second is the older spelling.
+// resourceURI is the member of a tool's _meta that names its page; the second is its older name.
 const (
 	resourceURI    = "resourceUri"
 	oldResourceURI = "ui/resourceUri"
 )
 
-// exposeInterface is a tool's definition with the page as clients see it.
+// exposeInterface is a tool's definition with the exposed URI of its page.
 func (c *Catalog) exposeInterface(backend string, def json.RawMessage) json.RawMessage {
 	meta := jsonscan.Get(def, "_meta")
 	changed := meta
@@ -59,7 +57,7 @@ func (c *Catalog) exposeInterface(backend string, def json.RawMessage) json.RawM
 	return jsonscan.Set(def, "_meta", changed)
 }
 
-// ExposeMember is an object with the URI in one of its members as clients see it.
+// ExposeMember is obj with the exposed URI in a member.
 func (c *Catalog) ExposeMember(backend string, obj json.RawMessage, member string) json.RawMessage {
 	own := jsonscan.GetString(obj, member)
 	if exposed := c.ExposedURI(backend, own); exposed != own {
@@ -68,10 +66,9 @@ func (c *Catalog) ExposeMember(backend string, obj json.RawMessage, member strin
 	return obj
 }
 
-// ExposeContents is what a backend answers to a read of a page, under the URI that the
-// client asked for. The page is held in memory for it.
+// ExposeContents rewrites the URIs in a backend's response to resources/read of a page. The page is read into memory.
 func (c *Catalog) ExposeContents(backend string, resp *backends.Response) error {
-	if err := resp.Hold(maxPage); err != nil {
+	if err := resp.ReadAll(maxPage); err != nil {
 		return err
 	}
 	contents := []byte{'['}
@@ -88,7 +85,7 @@ func (c *Catalog) ExposeContents(backend string, resp *backends.Response) error 
 	return nil
 }
 
-// addApp notes the name that a page of e's backend has for e.
+// addApp registers the backend's own name of e for calls by its pages.
 func (b *builder) addApp(e *Entry) {
 	meta := jsonscan.Get(e.Definition, "_meta")
 	if !e.Hidden && (jsonscan.Get(meta, "ui") != nil || jsonscan.Get(meta, oldResourceURI) != nil) {

@@ -1,10 +1,10 @@
-// Package catalog is what can be named: tools, prompts, resources and templates of all
-// backends, and the tools that scripts are, under the names that clients see.
+// Package catalog is what clients can name: the tools, prompts, resources and templates of all backends, and the
+// scripted tools, under exposed names.
 //
-// Compile reads the scripts of a configuration, Build makes a Catalog of them and of what the
-// backends offer at one moment. A Catalog is immutable; its owner swaps it whole.
+// Package scripted compiles the scripts of a configuration; Build makes a Catalog of them and of what the backends
+// offer at one moment. A Catalog is immutable; its owner replaces it as a whole.
 //
-//	scripts, problems := catalog.Compile(cfg)
+//	scripts, problems := scripted.Compile(cfg, scripted.Known{})
 //	c := catalog.Build(cfg, set.All(), nil, scripts, introduction)
 //	e := c.Find(catalog.Tool("github_search"))
 package catalog
@@ -29,37 +29,38 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/wire"
 	"github.com/vmcp-dev/vmcp/policy"
 	"github.com/vmcp-dev/vmcp/proxy/catalog/naming"
+	"github.com/vmcp-dev/vmcp/proxy/catalog/pins"
+	"github.com/vmcp-dev/vmcp/proxy/catalog/scripted"
 )
 
-// A Catalog is everything a client can name at one moment. It is immutable: a change of
-// a backend, a script or the configuration builds a new one, and a call ends on the
-// catalog it began with.
+// A Catalog is everything that clients can name at one moment. It is immutable: a change of a backend, a script or the
+// configuration builds a new one, and a call ends on the catalog with which it began.
 type Catalog struct {
 	tools, prompts, resources, templates *list
 
 	toolByName     map[string]*Entry
-	toolByOrigin   map[string]*Entry // "backend.tool", hidden ones too
+	toolByOrigin   map[string]*Entry // by "backend.tool", including hidden ones
 	promptByName   map[string]*Entry
 	resourceByURI  map[string]*Entry
 	templateByText map[string]*Entry
-	routes         []*Entry            // the templates, the most specific first
-	apps           map[string][]*Entry // tools with a user interface, by their backend's name for them
-	shadowed       map[string]*Entry   // tools of backends whose name a scripted tool has
-	several        bool                // there is more than one backend, configured ones that are down included
+	routes         []*Entry            // templates, the most specific first
+	apps           map[string][]*Entry // tools with a user interface, by backend and the backend's name for them
+	shadowed       map[string]*Entry   // tools of backends that cannot be called by name, since a scripted tool has the name
+	several        bool                // more than one backend is configured
 
-	ServerInfo   json.RawMessage // how the proxy introduces itself
+	ServerInfo   json.RawMessage // serverInfo of the proxy
 	instructions string
-	extensions   json.RawMessage // that a backend speaks, from its capabilities; nil for none
-	tasks        json.RawMessage // the capability of 2025-11-25, of all backends together; nil for none
-	Problems     diag.Problems   // entries that clients do not get as they are offered, mistakes in scripts
-	Violations   []Violation     // of pins; each is a problem, too
-	withheld     map[Ref]bool    // entries that are not as they are pinned
-	private      bool            // made for a session
-	changeCounts [3]uint64       // how often backends announced changed tools, prompts, resources
-	scripts      string          // identifies the programs of all scripts
+	extensions   json.RawMessage  // protocol extensions of the backends; nil for none
+	tasks        json.RawMessage  // the tasks capability of 2025-11-25, merged from all backends; nil for none
+	Problems     diag.Problems    // entries that are dropped or changed, and mistakes in scripts
+	Violations   []pins.Violation // differences from vmcp.lock; each is a problem, too
+	withheld     map[Ref]bool     // entries that are blocked since they differ from vmcp.lock
+	private      bool             // built for one session
+	changeCounts [3]uint64        // list_changed notifications of backends for tools, prompts, resources
+	scripts      string           // hashes of the programs of all scripts
 	ready        map[*backends.Backend]bool
-	absent       []*absent     // backends that are not up, in the order in which they claim names
-	newer        chan struct{} // closed when there is a newer catalog
+	absent       []*absent     // backends that are not available, in order of priority
+	newer        chan struct{} // closed when a newer catalog replaces this one
 	parts        []instructionsOf
 
 	entries    []*Entry // of all lists, by their index
@@ -69,16 +70,16 @@ type Catalog struct {
 	views      views
 }
 
-// Replaced is closed when there is a newer catalog.
+// Replaced is closed when a newer catalog replaces c.
 func (c *Catalog) Replaced() <-chan struct{} { return c.newer }
 
-// Replace notifies those who wait for a newer catalog that there is one.
+// Replace closes the channel of Replaced.
 func (c *Catalog) Replace() { close(c.newer) }
 
 // VisibleTools lists the tools that clients see.
 func (c *Catalog) VisibleTools() []*Entry { return c.tools.entries }
 
-// HiddenTools lists the tools that only scripts can call, by name.
+// HiddenTools lists the tools that only scripts can call, sorted by name.
 func (c *Catalog) HiddenTools() (tools []*Entry) {
 	for _, e := range c.toolByOrigin {
 		if e.Hidden {
@@ -89,42 +90,45 @@ func (c *Catalog) HiddenTools() (tools []*Entry) {
 	return tools
 }
 
-// Shows reports whether c was built of what a backend offers, and not before it was ready.
+// Private reports whether c was built for one session, from what backends offer to that session.
+func (c *Catalog) Private() bool { return c.private }
+
+// Shows reports whether the backend was ready when c was built, so that c has its entries.
 func (c *Catalog) Shows(be *backends.Backend) bool { return c.ready[be] }
 
-// An Entry is one thing that clients or scripts can name.
+// An Entry is one tool, prompt, resource or template.
 type Entry struct {
-	Name       string             // as clients see it; a URI for resources
-	Original   string             // as its backend sees it
-	Backend    *backends.Backend  // nil for a scripted tool, and for a resource of the endpoint's own
-	Script     *ScriptedTool      // nil for a backend's entry
-	Definition json.RawMessage    // with the changes that the configuration wants
-	legacy     json.RawMessage    // Definition as clients before 2026-07-28 can read it
-	modern     json.RawMessage    // Definition as clients of 2026-07-28 can read it
+	Name       string             // as exposed to clients; the URI of a resource
+	Original   string             // the backend's own name
+	Backend    *backends.Backend  // nil for a scripted tool and for the proxy's own resources
+	Script     *scripted.Tool     // nil for a backend's entry
+	Definition json.RawMessage    // with the changes of the configuration
+	legacy     json.RawMessage    // Definition in the form for clients before 2026-07-28
+	modern     json.RawMessage    // Definition in the form for clients of 2026-07-28
 	Hidden     bool               // callable from scripts only
-	Kind       policy.Kind        // what policies take it for
-	contested  bool               // another backend claims the name, too
-	index      int                // in the entries of the catalog, for those that a list has
+	Kind       policy.Kind        // its kind for policies
+	contested  bool               // another backend wants the name, too
+	index      int                // index in Catalog.entries, if it is in a list
 	headers    []wire.HeaderParam // x-mcp-header declarations of a tool
-	repeatable *bool              // what the configuration says of calling it once more; nil: nothing
-	distrusted bool               // its own hints about that do not count
+	repeatable *bool              // whether the configuration allows to repeat a call; nil: not configured
+	distrusted bool               // the backend's own annotations about that are ignored
 	match      *uritemplate.Template
-	literal    string // what a template begins with, before its first variable
-	of         *Entry // the scripted tool whose text a resource shows
+	literal    string // the text of a template before its first variable
+	of         *Entry // the scripted tool whose source a resource shows
 
-	// Own is what a resource of the endpoint's own shows.
+	// Own is the kind of one of the proxy's own resources.
 	Own Own
 
-	// IdempotencyHeader is the header in which the idempotency key of a call is sent, too; "" for none.
+	// IdempotencyHeader is the HTTP header in which a call's idempotency key is also sent; "" for none.
 	IdempotencyHeader string
 
 	contractOnce sync.Once
 	schemas      contract
 	inPolicies   atomic.Pointer[inPolicies]
-	digest       atomic.Pointer[Print] // of the definition
+	digest       atomic.Pointer[Print] // of the definition; computed on first use
 }
 
-// Origin names where e comes from.
+// Origin names the source of e for messages.
 func (e *Entry) Origin() string {
 	switch {
 	case e.Own != NotOwn:
@@ -135,28 +139,27 @@ func (e *Entry) Origin() string {
 	return e.Backend.Name() + "." + e.Original
 }
 
-// builder collects one catalog.
+// builder builds one catalog.
 type builder struct {
 	cfg   *config.Config
 	c     *Catalog
 	tools []*Entry
-	// complete says that every backend was ready when its offer was read, so that a
-	// tool that is not there does not exist.
+	// complete says that every backend was ready, so that a tool that is not found does not exist.
 	complete bool
 
 	derived map[*Entry]hints // of scripted tools
 
-	reserved map[Ref]string // names that withheld entries keep from other backends: whose they are
+	reserved map[Ref]string // names of blocked entries, which no other backend may take, with the owner
 
-	prefixes      map[string]string // by backend
+	prefixes      map[string]string // prefixes of exposed names, by backend
 	rules         map[string]*config.WorkloadTools
 	promptRules   map[string]config.WorkloadPrompts
 	resourceRules map[string]config.WorkloadResources
 }
 
-// Build makes a catalog of what all backends offer. private is what some of them offer
-// to one session instead; nil for the catalog of everybody.
-func Build(cfg *config.Config, all []*backends.Backend, private map[*backends.Backend]*backends.Offer, scripts *Scripts, introduction json.RawMessage) *Catalog {
+// Build makes a catalog of what all backends offer. private has what some backends offer to one session instead; nil
+// for the common catalog.
+func Build(cfg *config.Config, all []*backends.Backend, private map[*backends.Backend]*backends.Offer, scripts *scripted.Set, introduction json.RawMessage) *Catalog {
 	b := &builder{cfg: cfg, rules: map[string]*config.WorkloadTools{}, reserved: map[Ref]string{}, c: &Catalog{
 		toolByName:     map[string]*Entry{},
 		toolByOrigin:   map[string]*Entry{},
@@ -173,18 +176,18 @@ func Build(cfg *config.Config, all []*backends.Backend, private map[*backends.Ba
 		ServerInfo:     introduction,
 	}}
 	b.readRules()
-	for _, s := range scripts.tools {
+	for _, s := range scripts.Tools() {
 		b.addScript(s)
 	}
 	b.addOwn()
 	offers := map[string]*backends.Offer{}
 	b.complete = true
 	for _, be := range b.byPriority(all) {
-		state, offer := be.Look()
+		state, offer := be.Snapshot()
 		if own := private[be]; own != nil {
 			offer = own
 		}
-		offer = b.hold(scripts.pins, be.Name(), offer)
+		offer = b.applyPins(scripts.Pins(), be.Name(), offer)
 		b.c.ready[be] = state.Status == backends.Ready
 		b.complete = b.complete && b.c.ready[be]
 		b.noteAbsent(be, state)
@@ -220,8 +223,8 @@ func (b *builder) readRules() {
 	}
 }
 
-// byPriority is the order in which backends claim names: the configuration's, unless
-// the priority strategy says otherwise.
+// byPriority is the order in which backends get names: that of the configuration, unless the priority strategy has
+// another.
 func (b *builder) byPriority(all []*backends.Backend) []*backends.Backend {
 	order := b.cfg.Aggregation.ConflictResolutionConfig.PriorityOrder
 	if b.cfg.Aggregation.ConflictResolution != "priority" || len(order) == 0 {
@@ -242,13 +245,13 @@ func (b *builder) problem(backend, entry, format string, args ...any) {
 	b.c.Problems = append(b.c.Problems, diag.Problem{Severity: diag.Warning, Backend: backend, Entry: entry, Message: fmt.Sprintf(format, args...)})
 }
 
-// mistake is a problem that only a change of the configuration ends.
+// mistake is a problem that only a change of the configuration can solve.
 func (b *builder) mistake(backend, entry, format string, args ...any) {
 	b.problem(backend, entry, format, args...)
 	b.c.Problems[len(b.c.Problems)-1].Severity = diag.Error
 }
 
-// prefix is what stands before the names of a backend; it is asked for each of them.
+// prefix is the prefix of a backend's exposed names, cached.
 func (b *builder) prefix(backend string) string {
 	prefix, ok := b.prefixes[backend]
 	if !ok {
@@ -261,11 +264,17 @@ func (b *builder) prefix(backend string) string {
 	return prefix
 }
 
-func (b *builder) addScript(s *ScriptedTool) {
+// Gone is an entry for a scripted tool that is no longer configured but has unfinished runs.
+func Gone(name string) *Entry {
+	t := scripted.Gone(name)
+	return &Entry{Name: name, Original: name, Definition: t.Definition, Hidden: true, Script: t}
+}
+
+func (b *builder) addScript(s *scripted.Tool) {
 	b.c.scripts += s.Name + " " + s.Program.Hash() + "\n"
-	e := &Entry{Name: s.Name, Original: s.Name, Script: s, Definition: s.definition}
+	e := &Entry{Name: s.Name, Original: s.Name, Script: s, Definition: s.Definition}
 	if owner := b.c.toolByName[e.Name]; owner != nil {
-		b.problem("", e.Name, "name refused: there is another scripted tool of that name")
+		b.problem("", e.Name, "name refused: another scripted tool has it")
 		return
 	}
 	b.c.toolByName[e.Name] = e
@@ -274,7 +283,7 @@ func (b *builder) addScript(s *ScriptedTool) {
 
 func (b *builder) addTools(be *backends.Backend, offer *backends.Offer) {
 	rule := b.rules[be.Name()]
-	exact := map[string]bool{} // names that need no change
+	exact := map[string]bool{} // names that are exposed unchanged
 	for _, item := range offer.Tools {
 		if text := b.toolText(be.Name(), rule, item.Name); naming.Exposed(text) == text {
 			exact[text] = true
@@ -300,8 +309,7 @@ func (b *builder) addTools(be *backends.Backend, offer *backends.Offer) {
 	}
 }
 
-// toolText is what the override and the strategy make of a tool's name, before it is
-// made to fit.
+// toolText is a tool's name after override and strategy, before it is sanitised.
 func (b *builder) toolText(backend string, rule *config.WorkloadTools, own string) string {
 	if rule != nil && rule.Overrides[own].Name != "" {
 		return b.prefix(backend) + rule.Overrides[own].Name
@@ -322,14 +330,14 @@ func (b *builder) isHidden(rule *config.WorkloadTools, own string) bool {
 	return !keeps(rule.Filter, own, rule.Overrides[own].Name)
 }
 
-// keeps reports whether a filter lets an entry through that has these names: a glob matches
-// one of them, or there are only globs that begin with !, and none of those does.
+// keeps reports whether a filter keeps an entry with these names: a glob matches one of them, or all globs begin with !
+// and none matches.
 func keeps(filter []string, names ...string) bool {
 	wanted, unwanted := globs(filter)
 	return (len(wanted) == 0 || matchesAny(wanted, names...)) && !matchesAny(unwanted, names...)
 }
 
-// globs are those of a filter that keep and, without their !, those that take away.
+// globs splits a filter into its globs that include and, without the !, those that exclude.
 func globs(filter []string) (wanted, unwanted []string) {
 	for _, g := range filter {
 		if g, not := strings.CutPrefix(g, "!"); not {
@@ -353,7 +361,7 @@ func matchesAny(globs []string, names ...string) bool {
 	return false
 }
 
-// claimTool gives e its name, unless somebody has it.
+// claimTool gives e its name, unless another entry has it.
 func (b *builder) claimTool(e *Entry, rule *config.WorkloadTools, item backends.Item) {
 	backend := e.Backend.Name()
 	var over config.ToolOverride
@@ -371,7 +379,7 @@ func (b *builder) claimTool(e *Entry, rule *config.WorkloadTools, item backends.
 	if b.c.toolByOrigin[origin] == nil {
 		b.c.toolByOrigin[origin] = e
 	}
-	if e.Hidden || b.c.toolByName[e.Name] != nil { // in no list, and scripts may read it
+	if e.Hidden || b.c.toolByName[e.Name] != nil { // is in no list, so only scripts need to find it
 		b.reportHiddenIn(e)
 	}
 	switch owner := b.c.toolByName[e.Name]; {
@@ -382,7 +390,7 @@ func (b *builder) claimTool(e *Entry, rule *config.WorkloadTools, item backends.
 		b.c.toolByName[e.Name] = e
 		b.tools = append(b.tools, e)
 		b.addApp(e)
-	case owner.Script != nil && e.Hidden: // the script stands in for it
+	case owner.Script != nil && e.Hidden: // the script replaces the tool
 		b.c.shadowed[e.Name], e.contested = e, true
 	case owner.Script != nil:
 		b.c.shadowed[e.Name], e.contested = e, true
@@ -393,7 +401,7 @@ func (b *builder) claimTool(e *Entry, rule *config.WorkloadTools, item backends.
 	}
 }
 
-// overrideTool changes what the configuration and the strategy change, and no other byte.
+// overrideTool changes what the configuration and the strategy change, and keeps all other bytes.
 func overrideTool(def json.RawMessage, name string, over config.ToolOverride) json.RawMessage {
 	def = overrideText(def, name, over.Description)
 	if over.Annotations != nil {
@@ -408,7 +416,7 @@ func overrideTool(def json.RawMessage, name string, over config.ToolOverride) js
 	return def
 }
 
-// overrideText sets the name and, if there is a new one, the description.
+// overrideText sets the name and, if it is not empty, the description.
 func overrideText(def json.RawMessage, name, description string) json.RawMessage {
 	if name != "" && jsonscan.GetString(def, "name") != name {
 		def = jsonscan.Set(def, "name", jsonscan.Quote(name))
@@ -445,8 +453,7 @@ func (b *builder) addPrompts(be *backends.Backend, offer *backends.Offer) {
 	}
 }
 
-// finish orders the lists: scripted tools first, then backends in the configuration's
-// order, each in its own order.
+// finish sorts the lists: scripted tools first, then the backends in the configuration's order, each in its own order.
 func (b *builder) finish(page pageStyle, offers map[string]*backends.Offer) {
 	c := b.c
 	for _, e := range b.tools {
@@ -483,7 +490,7 @@ func (b *builder) finish(page pageStyle, offers map[string]*backends.Offer) {
 	b.checkShadowed()
 }
 
-// list makes a list of entries in the forms that clients can read.
+// list makes a list of entries in the forms for both eras of clients.
 func (b *builder) list(member string, kind definition.Kind, entries []*Entry, style pageStyle) *list {
 	for _, e := range entries {
 		b.reportHiddenIn(e)

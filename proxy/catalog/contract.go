@@ -8,14 +8,14 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/schema"
 )
 
-// contract is the schemas of a backend's tool, which scripts are held to. A schema that
-// cannot be compiled holds nobody to anything: the backend checks for itself.
+// contract is the schemas of a backend's tool that calls of scripts are validated with. A schema that does not compile
+// is not used: the backend validates for itself.
 type contract struct {
 	tool          string
 	input, output *schema.Schema
 }
 
-// contract compiles e's schemas when the first script calls it.
+// contract compiles e's schemas on first use.
 func (e *Entry) contract() *contract {
 	e.contractOnce.Do(func() {
 		e.schemas.tool = e.Name
@@ -36,7 +36,7 @@ func foreignSchema(raw json.RawMessage) *schema.Schema {
 	return s
 }
 
-// CheckInput holds the arguments of a script's call to the input schema.
+// CheckInput validates the arguments of a script's call with the input schema.
 func (e *Entry) CheckInput(args json.RawMessage) error {
 	c := e.contract()
 	if c.input == nil {
@@ -48,7 +48,7 @@ func (e *Entry) CheckInput(args json.RawMessage) error {
 	return nil
 }
 
-// CheckOutput holds a successful result to the output schema.
+// CheckOutput validates a successful result with the output schema.
 func (e *Entry) CheckOutput(result json.RawMessage) error {
 	c := e.contract()
 	if c.output == nil || string(jsonscan.Get(result, "isError")) == "true" {
@@ -56,7 +56,7 @@ func (e *Entry) CheckOutput(result json.RawMessage) error {
 	}
 	value := jsonscan.Get(result, "structuredContent")
 	if value == nil {
-		return fmt.Errorf("%s declares an output schema and returned no structured content", c.tool)
+		return fmt.Errorf("tool %s declares an output schema but returned no structured content", c.tool)
 	}
 	if err := c.output.Validate(value); err != nil {
 		return fmt.Errorf("the result of %s does not fit its output schema: %w", c.tool, err)

@@ -11,7 +11,7 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
 
-// A Ref is a name that somebody asks for, with what it shall be the name of.
+// A Ref is a name with the kind of entry that it is to name.
 type Ref struct {
 	kind kind
 	name string
@@ -27,23 +27,22 @@ const (
 	kindTemplate
 )
 
-// Tool is a tool for a client: hidden ones do not exist for it. The page of an MCP App
-// may call a tool by the name that its backend has for it.
+// Tool is a tool that a client names; hidden ones are not found. The page of an MCP App may use the backend's own name.
 func Tool(name string) Ref { return Ref{kindTool, name} }
 
-// AnyTool is a tool for a script: by exposed name or as backend.tool.
+// AnyTool is a tool that a script names: by its exposed name or as backend.tool.
 func AnyTool(name string) Ref { return Ref{kindAnyTool, name} }
 
 // Prompt is a prompt.
 func Prompt(name string) Ref { return Ref{kindPrompt, name} }
 
-// Resource is who serves a URI.
+// Resource is the resource or template that serves a URI.
 func Resource(uri string) Ref { return Ref{kindResource, uri} }
 
-// Template is the template of that text, or who serves it as a URI.
+// Template is the template with that text, or what serves it as a URI.
 func Template(text string) Ref { return Ref{kindTemplate, text} }
 
-// Find finds what is asked for; nil when it is not in the catalog.
+// Find returns the entry that r names; nil if there is none.
 func (c *Catalog) Find(r Ref) *Entry {
 	switch r.kind {
 	case kindTool:
@@ -78,7 +77,7 @@ func (c *Catalog) anyTool(name string) *Entry {
 	return c.toolByOrigin[name]
 }
 
-// Ambiguous says why a page's name for a tool is not enough; nil when it is no such name.
+// Ambiguous is the error if several backends have a page's name for a tool; nil otherwise.
 func (v *View) Ambiguous(name string) error {
 	apps := v.c.apps[name]
 	if len(apps) < 2 {
@@ -97,7 +96,7 @@ func (v *View) Ambiguous(name string) error {
 	return wire.Errorf(wire.InvalidParams, "tool %s is ambiguous: want one of %s", name, strings.Join(names, ", "))
 }
 
-// UnknownTool says that there is no such tool, and which one may be meant.
+// UnknownTool is the message that a tool does not exist, with the nearest name.
 func (v *View) UnknownTool(name string) string {
 	msg := fmt.Sprintf("no tool %q", name)
 	names := slices.Collect(maps.Keys(v.c.toolByName))
@@ -111,13 +110,13 @@ func (v *View) UnknownTool(name string) string {
 	return msg
 }
 
-// MayHave is the absent backend that what is asked for may belong to, with its state: one
-// that is starting if there is one, else one that is down, else nil.
+// MayHave returns the unavailable backend that may have what r names, with its state: one that is starting if there is
+// one, else one that is down, else nil.
 func (c *Catalog) MayHave(r Ref) (*backends.Backend, backends.State) {
 	return c.mayHave(r, func(*backends.Backend) bool { return true })
 }
 
-// mayHave is MayHave of those backends that among takes.
+// mayHave is MayHave among the backends for which among returns true.
 func (c *Catalog) mayHave(r Ref, among func(*backends.Backend) bool) (*backends.Backend, backends.State) {
 	var down *absent
 	for _, a := range c.absent {
@@ -147,6 +146,6 @@ func (a *absent) mayHave(r Ref) bool {
 	return a.mayHaveResources()
 }
 
-// ShadowedBy is the tool of a backend that cannot be called by its name, for a scripted tool
-// has it; nil if there is none.
+// ShadowedBy is the tool of a backend that cannot be called by its name since the scripted tool has it; nil if there is
+// none.
 func (c *Catalog) ShadowedBy(script *Entry) *Entry { return c.shadowed[script.Name] }

@@ -8,8 +8,8 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
 
-// CheckHeaders compares the Mcp-Param headers of a request with its arguments: whoever
-// decided by the header must have decided by what will be executed.
+// CheckHeaders compares the Mcp-Param headers of a request with its arguments, so that a proxy that routed by the
+// headers decided about the arguments that are executed.
 func (e *Entry) CheckHeaders(arguments json.RawMessage, h http.Header) error {
 	for i := range e.headers {
 		p := &e.headers[i]
@@ -29,8 +29,8 @@ func (e *Entry) CheckHeaders(arguments json.RawMessage, h http.Header) error {
 	return nil
 }
 
-// ForwardedHeaders derives the Mcp-Param headers for the backend from the arguments and
-// keeps those of the client that no schema declares.
+// ForwardedHeaders computes the Mcp-Param headers for the backend from the arguments, and keeps the client's headers
+// that no schema declares.
 func (e *Entry) ForwardedHeaders(arguments json.RawMessage, h http.Header) http.Header {
 	var out http.Header
 	set := func(k, v string) {

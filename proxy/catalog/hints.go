@@ -8,24 +8,23 @@ import (
 	"github.com/vmcp-dev/vmcp/script"
 )
 
-// hints are the tool annotations that tell a client how careful to be. Of a script they
-// are derived from the tools that it can call, and never look safer than those.
+// hints are the tool annotations about risk. Those of a script are derived from the tools that it can call, and are
+// never weaker than theirs.
 type hints struct {
 	readOnly, destructive, openWorld bool
-	idempotent                       bool // of a backend's tool, or as a script declares it; not derived
+	idempotent                       bool // of a backend's tool, or declared by a script; never derived
 }
 
-// worst is what must be assumed of a tool that nobody knows.
+// worst is assumed of an unknown tool.
 var worst = hints{destructive: true, openWorld: true}
 
-// and is both tools together.
+// and combines the hints of two tools: the riskier ones.
 func (h hints) and(o hints) hints {
 	return hints{readOnly: h.readOnly && o.readOnly, destructive: h.destructive || o.destructive, openWorld: h.openWorld || o.openWorld}
 }
 
-// hintsOf reads a backend's hints with the defaults of the specification
-// (schema, ToolAnnotations), or derives a script's, once for each: tools that can call each other
-// have the worst of hints, and so has what calls them.
+// hintsOf reads a backend's hints with the defaults of the specification (schema, ToolAnnotations), or derives a
+// script's, once for each. Tools that can call each other in a cycle, and their callers, have the worst hints.
 func (b *builder) hintsOf(e *Entry) hints {
 	if e == nil {
 		return worst
@@ -39,8 +38,8 @@ func (b *builder) hintsOf(e *Entry) hints {
 	if b.derived == nil {
 		b.derived = map[*Entry]hints{}
 	}
-	b.derived[e] = worst // for those that it calls
-	calls := e.Script.calls
+	b.derived[e] = worst // for cycles
+	calls := e.Script.Calls
 	if calls.Dynamic {
 		return worst
 	}
@@ -70,9 +69,9 @@ func readHints(annotations json.RawMessage) hints {
 	return h
 }
 
-// Repeat is what is known of calling a tool once more. What the configuration says is stronger than what
-// the tool says (schema, ToolAnnotations): that it only reads, or is idempotent. What a scripted tool does is in
-// the journal of the run that calls it.
+// Repeat says whether a call of the tool may be repeated. The configuration overrides the annotations readOnlyHint and
+// idempotentHint (schema, ToolAnnotations). A scripted tool may be repeated: its effects are in the journal of the run
+// that calls it.
 func (e *Entry) Repeat() script.Repeat {
 	switch {
 	case e.Script != nil:
@@ -89,7 +88,7 @@ func (e *Entry) Repeat() script.Repeat {
 	return e.hinted()
 }
 
-// hinted is what the annotations of a tool say.
+// hinted is Repeat by the annotations of the tool.
 func (e *Entry) hinted() script.Repeat {
 	h := readHints(jsonscan.Get(e.Definition, "annotations"))
 	switch {
@@ -101,12 +100,11 @@ func (e *Entry) hinted() script.Repeat {
 	return script.Once
 }
 
-// annotate completes the definition of a script with derived hints. What the
-// configuration says wins, unless it looks safer than what the script calls and the
-// configuration does not say that this is meant.
+// annotate adds derived hints to the definition of a script. Declared ones have precedence, unless they are weaker than
+// the derived ones and trustAnnotations is not set.
 func (b *builder) annotate(e *Entry) {
 	derived := b.hintsOf(e)
-	annotations := jsonscan.Get(e.Script.definition, "annotations")
+	annotations := jsonscan.Get(e.Script.Definition, "annotations")
 	for _, hint := range []struct {
 		key           string
 		derived, safe bool
@@ -117,12 +115,12 @@ func (b *builder) annotate(e *Entry) {
 	} {
 		declared := jsonscan.Get(annotations, hint.key)
 		safer := string(declared) == strconv.FormatBool(hint.safe) && hint.derived != hint.safe
-		if safer && !e.Script.trusted && b.complete {
-			b.problem("", e.Name, "annotations.%s: %s looks safer than the tools that the script can call, so it is %v; set trustAnnotations (trust_annotations in a file's tool(...)) if it is meant", hint.key, declared, hint.derived)
+		if safer && !e.Script.Trusted && b.complete {
+			b.problem("", e.Name, "annotations.%s: %s claims less risk than the tools that the script can call have, so %v is used; to keep it, set trustAnnotations (trust_annotations in a file's tool(...))", hint.key, declared, hint.derived)
 		}
-		if declared == nil || safer && !e.Script.trusted {
+		if declared == nil || safer && !e.Script.Trusted {
 			annotations = jsonscan.Set(annotations, hint.key, strconv.AppendBool(nil, hint.derived))
 		}
 	}
-	e.Definition = jsonscan.Set(e.Script.definition, "annotations", annotations)
+	e.Definition = jsonscan.Set(e.Script.Definition, "annotations", annotations)
 }

@@ -9,11 +9,10 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/visible"
 )
 
-// maxInstructions bounds the instructions of all backends together: clients put them
-// into every conversation.
+// maxInstructions bounds the instructions of all backends together, in bytes: clients add them to every conversation.
 const maxInstructions = 16 << 10
 
-// instructionsOf is what clients are given of one backend's instructions.
+// instructionsOf is one backend's part of the instructions.
 type instructionsOf struct{ backend, text string }
 
 func joinInstructions(parts []instructionsOf) string {
@@ -24,8 +23,7 @@ func joinInstructions(parts []instructionsOf) string {
 	return strings.Join(texts, "\n\n")
 }
 
-// composeInstructions puts the instructions of the backends under their names. Those
-// that leave no room for the others are cut.
+// composeInstructions joins the instructions of the backends, each under its name, and cuts those above their share.
 func (b *builder) composeInstructions(offers map[string]*backends.Offer) (parts []instructionsOf) {
 	var names, texts []string
 	room := maxInstructions
@@ -45,7 +43,7 @@ func (b *builder) composeInstructions(offers map[string]*backends.Offer) (parts 
 	share := clip.Share(texts, room)
 	for i, text := range texts {
 		if len(text) > share {
-			b.problem(names[i], "instructions", "cut to %d of %d bytes: those of all backends together have %d", share, len(text), maxInstructions)
+			b.problem(names[i], "instructions", "cut to %d of %d bytes: the limit of all backends together is %d", share, len(text), maxInstructions)
 			text = cutText(text, share)
 		}
 		if len(b.cfg.Backends) > 1 {
@@ -58,12 +56,12 @@ func (b *builder) composeInstructions(offers map[string]*backends.Offer) (parts 
 
 const cutMark = " […]"
 
-// cutText is the beginning of a text, of at most n bytes with the mark behind it.
+// cutText is the beginning of a text, at most n bytes including the mark at its end.
 func cutText(text string, n int) string {
 	return clip.Bytes(text, max(0, n-len(cutMark))) + cutMark
 }
 
-// reportHidden reports characters of a backend's text that a person does not see.
+// reportHidden reports invisible characters in a backend's texts.
 func (b *builder) reportHidden(backend, entry string, texts ...string) {
 	var names []string
 	for _, text := range texts {
@@ -78,7 +76,7 @@ func (b *builder) reportHidden(backend, entry string, texts ...string) {
 	}
 }
 
-// reportHiddenIn looks into all texts of a definition.
+// reportHiddenIn is reportHidden for all texts of a definition.
 func (b *builder) reportHiddenIn(e *Entry) {
 	if e.Backend == nil || jsonscan.PlainText(e.Definition) {
 		return

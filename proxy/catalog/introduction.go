@@ -9,15 +9,13 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
 
-// How the endpoint introduces itself to clients: its name, what it can do, and the
-// instructions of its backends.
+// What the endpoint tells clients about itself: server info, capabilities, and the instructions of its backends.
 
-// ourCapabilities is the same for clients of either era, whatever backends there are;
-// tasks and extensions come on top.
+// ourCapabilities are the same for clients of both eras, whatever backends there are; tasks and extensions are added.
 const ourCapabilities = `{"logging":{},"completions":{},"prompts":{"listChanged":true},"resources":{"subscribe":true,"listChanged":true},"tools":{"listChanged":true}}`
 
-// InitializeResult introduces the endpoint to a client of a revision with sessions; tasks
-// says whether tasks are declared to it.
+// InitializeResult is the result of initialize for a client of a revision with sessions; tasks says whether it declares
+// tasks.
 func (v *View) InitializeResult(revision string) (result []byte, tasks bool) {
 	c, capabilities := v.c, json.RawMessage(ourCapabilities)
 	if kinds := c.tasksFor(revision); kinds != nil {
@@ -27,7 +25,7 @@ func (v *View) InitializeResult(revision string) (result []byte, tasks bool) {
 	return v.withInstructions(out).JSON(), tasks
 }
 
-// DiscoverResult introduces the endpoint to a client of 2026-07-28.
+// DiscoverResult is the result of server/discover for a client of 2026-07-28.
 func (v *View) DiscoverResult() []byte {
 	c := v.c
 	versions, _ := json.Marshal(wire.Supported)
@@ -39,7 +37,7 @@ func (v *View) DiscoverResult() []byte {
 	return pageStyle{serverInfo: c.ServerInfo, private: v.set != nil}.close(v.withInstructions(out)).JSON()
 }
 
-// withInstructions adds the instructions of the backends of which v shows anything.
+// withInstructions adds the instructions of the backends of which v shows entries.
 func (v *View) withInstructions(result *jsonscan.Object) *jsonscan.Object {
 	text := v.c.instructions
 	if !v.Whole() {
@@ -51,12 +49,12 @@ func (v *View) withInstructions(result *jsonscan.Object) *jsonscan.Object {
 	return result.Text("instructions", text)
 }
 
-// addExtensions collects the protocol extensions of the backends: their messages pass
-// through. Of several settings of one extension the first holds.
+// addExtensions merges the protocol extensions of the backends, whose messages are passed on. If two backends declare
+// one extension, the settings of the first are used.
 func (b *builder) addExtensions(backend string, offer *backends.Offer) {
 	jsonscan.Each(jsonscan.Get(offer.Capabilities, "extensions"), func(name, settings []byte) bool {
 		if len(settings) == 0 || settings[0] != '{' {
-			b.problem(backend, string(name), "extension left out: its settings are %s, want an object", jsonscan.Kind(settings))
+			b.problem(backend, string(name), "extension dropped: its settings are %s, want an object", jsonscan.Kind(settings))
 		} else if jsonscan.Get(b.c.extensions, string(name)) == nil {
 			b.c.extensions = jsonscan.Set(b.c.extensions, string(name), settings)
 		}
@@ -64,12 +62,11 @@ func (b *builder) addExtensions(backend string, offer *backends.Offer) {
 	})
 }
 
-// taskCapability is what holds for backends that nobody knows yet. It does no harm
-// where none of them has tasks: clients ask for one where a tool supports it.
+// taskCapability is assumed while backends are not connected yet. It does no harm if none supports tasks: clients use
+// them only for tools that support them.
 const taskCapability = `{"cancel":{},"requests":{"tools":{"call":{}}}}`
 
-// addTasks collects the kinds of requests that backends run as tasks. Tasks are found
-// again by their id, so that there is no list of them.
+// addTasks merges the kinds of requests that backends run as tasks. tasks/list is not offered.
 func (b *builder) addTasks(offer *backends.Offer) {
 	tasks := jsonscan.Get(offer.Capabilities, "tasks")
 	jsonscan.Each(jsonscan.Get(tasks, "requests"), func(group, operations []byte) bool {
@@ -86,7 +83,7 @@ func (b *builder) addTasks(offer *backends.Offer) {
 	}
 }
 
-// tasksFor is the capability for a client of a revision with sessions; nil for none.
+// tasksFor is the tasks capability for a client of a revision with sessions; nil for none.
 func (c *Catalog) tasksFor(revision string) json.RawMessage {
 	switch {
 	case revision != wire.Rev2511:

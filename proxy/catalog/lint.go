@@ -7,17 +7,18 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/diag"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/spell"
+	"github.com/vmcp-dev/vmcp/proxy/catalog/scripted"
 	"github.com/vmcp-dev/vmcp/script/check"
 )
 
-// checkShadowed reports scripts that name a tool of a backend whose name a scripted tool
-// has: they reach the script, and one that calls itself never ends.
+// checkShadowed reports scripts that call a name that both a backend's tool and a scripted tool have: the call goes to
+// the scripted tool, which may be the caller itself, in an endless recursion.
 func (b *builder) checkShadowed() {
 	for _, e := range b.tools {
 		if e.Script == nil {
 			continue
 		}
-		for _, name := range e.Script.calls.Tools {
+		for _, name := range e.Script.Calls.Tools {
 			if hidden := b.c.shadowed[name]; hidden != nil {
 				b.mistake("", e.Name, "calls %q, which is a scripted tool here; the backend's tool of that name is %q", name, hidden.Origin())
 			}
@@ -25,7 +26,7 @@ func (b *builder) checkShadowed() {
 	}
 }
 
-// known is what checks may know of a tool.
+// known is what checks of scripts know of a tool.
 func (e *Entry) known() check.Tool {
 	return check.Tool{
 		Description: jsonscan.GetString(e.Definition, "description"),
@@ -34,13 +35,12 @@ func (e *Entry) known() check.Tool {
 	}
 }
 
-// lint looks for mistakes in scripts and libraries that their text shows once it is known
-// which tools there are: tools that do not exist, arguments that do not fit. Until then it
-// reports what is known without.
-func (b *builder) lint(scripts *Scripts) {
+// lint checks scripts and libraries against the tools that exist: unknown tools, arguments that do not fit. While
+// backends are missing, it reports only what does not depend on them.
+func (b *builder) lint(set *scripted.Set) {
 	if !b.complete {
-		for _, t := range scripts.texts {
-			b.reportText(t, t.problems)
+		for _, t := range set.Texts() {
+			b.reportText(t, t.Problems)
 		}
 		return
 	}
@@ -51,29 +51,29 @@ func (b *builder) lint(scripts *Scripts) {
 	for origin, e := range b.c.toolByOrigin {
 		tools[origin] = e.known()
 	}
-	for _, t := range scripts.texts {
-		if t.source.Source == nil {
-			b.reportText(t, t.problems)
+	for _, t := range set.Texts() {
+		if t.Source.Source == nil {
+			b.reportText(t, t.Problems)
 		}
 	}
-	scripts.assign(scripts.check(tools, nil, Known{Cache: scripts.cache}).Problems(), func(t *scriptText, p diag.Problem) { b.reportText(t, diag.Problems{p}) })
-	for _, s := range scripts.tools {
-		if s.composite {
+	set.Assign(set.Check(tools, nil, scripted.Known{Cache: set.Cache()}).Problems(), func(t *scripted.Text, p diag.Problem) { b.reportText(t, diag.Problems{p}) })
+	for _, s := range set.Tools() {
+		if s.Composite {
 			b.lintComposite(s, tools)
 		}
 	}
 }
 
-func (b *builder) reportText(t *scriptText, problems diag.Problems) {
+func (b *builder) reportText(t *scripted.Text, problems diag.Problems) {
 	for _, p := range Judged(b.cfg, problems) {
-		p.Entry = t.entry
+		p.Entry = t.Entry
 		b.c.Problems = append(b.c.Problems, p)
 	}
 }
 
-// lintComposite looks for steps whose tool does not exist.
-func (b *builder) lintComposite(s *ScriptedTool, tools map[string]check.Tool) {
-	for _, t := range s.steps {
+// lintComposite reports steps whose tool does not exist.
+func (b *builder) lintComposite(s *scripted.Tool, tools map[string]check.Tool) {
+	for _, t := range s.Steps {
 		if _, ok := tools[t.Name]; ok {
 			continue
 		}

@@ -2,17 +2,17 @@ package catalog
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/vmcp-dev/vmcp/config"
-	"github.com/vmcp-dev/vmcp/internal/diag"
-	"github.com/vmcp-dev/vmcp/script"
-	"github.com/vmcp-dev/vmcp/script/check"
+	"github.com/vmcp-dev/vmcp/proxy/catalog/scripted"
 )
 
-// linted is what a catalog with these tools of a backend says of scripts.
-func linted(s *Scripts, tools map[string]string) string {
+// linted are the problems of scripts in a catalog with these tools of a backend.
+func linted(s *scripted.Set, tools map[string]string) string {
 	b := &builder{cfg: &config.Config{}, complete: true, c: &Catalog{toolByName: map[string]*Entry{}, toolByOrigin: map[string]*Entry{}}}
 	for name, schema := range tools {
 		b.c.toolByName[name] = &Entry{Name: name, Definition: []byte(`{"name": "` + name + `", "inputSchema": ` + schema + `}`)}
@@ -25,28 +25,37 @@ func linted(s *Scripts, tools map[string]string) string {
 	return strings.Join(lines, "\n")
 }
 
-// TestABackendsChangeChecksWhatItConcerns: of 500 scripts those are checked again that call a tool which has
-// changed, or miss one while the names have changed.
+// TestABackendsChangeChecksWhatItConcerns: of 100 scripts and a library only those are checked again that call a
+// changed tool, or miss one while the names have changed.
 func TestABackendsChangeChecksWhatItConcerns(t *testing.T) {
 	const any = `{"type": "object"}`
-	library := "N = 1\n"
-	s := &Scripts{cache: &check.Cache{Lean: true}, load: func(from, name string) (script.File, error) {
-		return script.File{Name: name, Source: []byte(library), Origin: diag.InFile(name)}, nil
-	}}
-	tools := map[string]string{}
-	for i := range 500 {
-		name := fmt.Sprintf("s%03d", i)
-		text := fmt.Sprintf("load(\"lib.star\", \"N\")\n\ndef run(params):\n    return call_tool(\"tool%d\", {\"n\": N})\n", i%50)
-		s.texts = append(s.texts, &scriptText{entry: name, named: []diag.Pos{{}}, source: check.Source{Tools: []check.Entry{{Tool: name}}, File: script.File{Name: name + ".star", Source: []byte(text), Origin: diag.InFile(name + ".star")}}})
-		tools[fmt.Sprintf("tool%d", i%50)] = any
+	dir, tools := t.TempDir(), map[string]string{}
+	write := func(name, text string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
+	write("lib.star", "N = 1\n")
+	for i := range 100 {
+		name := fmt.Sprintf("s%03d", i)
+		write(name+".star", fmt.Sprintf("load(\"lib.star\", \"N\")\ntool(name = %q, description = \"S.\")\ndef run(params):\n    return call_tool(\"tool%d\", {\"n\": N})\n", name, i%10))
+		tools[fmt.Sprintf("tool%d", i%10)] = any
+	}
+	cfg := &config.Config{Scripts: []string{dir}}
+	cfg.Complete()
+	s, problems := scripted.Compile(cfg, scripted.Known{})
+	if len(problems) > 0 || len(s.Texts()) != 101 {
+		t.Fatalf("%d texts: %v", len(s.Texts()), problems)
+	}
+	seventh := &s.Texts()[8].Source // after the library
 	for _, step := range []struct {
 		name   string
 		change func()
 		looks  int
 		want   int // problems
 	}{
-		{"the first catalog", func() {}, 500, 0},
+		{"the first catalog", func() {}, 101, 0},
 		{"nothing has changed", func() {}, 0, 0},
 		{"a tool that nobody calls", func() { tools["other"] = any }, 0, 0},
 		{"a description", func() { tools["tool1"] = any + `, "description": "x"` }, 0, 0},
@@ -54,16 +63,16 @@ func TestABackendsChangeChecksWhatItConcerns(t *testing.T) {
 		{"one tool is gone", func() { delete(tools, "tool2") }, 10, 20},
 		{"others are named, which may be meant", func() { tools["more"] = any }, 10, 20},
 		{"it is back", func() { tools["tool2"] = any }, 0, 10},
-		{"a text", func() { s.texts[7].source.Source = []byte("def run(params):\n    return 1\n") }, 1, 10},
+		{"a text", func() { seventh.Source = []byte("def run(params):\n    return 1\n") }, 1, 10},
 		{"a text that loads another name", func() {
-			s.texts[7].source.Source = []byte("load(\"lib.star\", \"M\")\n\ndef run(params):\n    return M\n")
-		}, 1, 11},
-		{"a library", func() { library = "N = 1\nM = 2\n" }, 500, 10},
+			seventh.Source = []byte("load(\"lib.star\", \"M\")\n\ndef run(params):\n    return M\n")
+		}, 2, 11}, // and the library, of which another name is wanted now
+		{"a library", func() { write("lib.star", "N = 1\nM = 2\n") }, 100, 10},
 	} {
 		step.change()
-		before := s.cache.Looks()
+		before := s.Cache().Looks()
 		got := linted(s, tools)
-		if n := s.cache.Looks() - before; n != step.looks {
+		if n := s.Cache().Looks() - before; n != step.looks {
 			t.Errorf("%s: %d files were looked at, want %d", step.name, n, step.looks)
 		}
 		if n := len(strings.FieldsFunc(got, func(r rune) bool { return r == '\n' })); n != step.want {

@@ -16,9 +16,9 @@ import (
 // pageSize is the number of entries in one page of a list.
 const pageSize = 500
 
-// A list is one of the catalog's lists, cut into pages whose bytes are made once.
+// A list is one of the catalog's lists, in pages that are encoded once.
 type list struct {
-	kind    string // the member of the result that holds the entries
+	kind    string // the member of the result that has the entries
 	entries []*Entry
 	style   pageStyle
 
@@ -26,13 +26,12 @@ type list struct {
 	legacy [][]byte
 	modern [][]byte
 
-	// Of a list that a view shows a part of: what its cursors belong to, and where pages are
-	// kept that are made when they are asked for.
+	// For a list of a view: what its cursors belong to, and the cache of pages that are encoded on demand.
 	class string
 	kept  *keptPages
 }
 
-// listKind is one of the lists.
+// listKind identifies one of the lists.
 type listKind int
 
 const (
@@ -47,7 +46,7 @@ func (c *Catalog) lists() [kindsOfLists]*list {
 	return [...]*list{c.tools, c.prompts, c.resources, c.templates}
 }
 
-// listOf is the list that a method of MCP asks for.
+// listOf is the list that a method of MCP returns.
 func listOf(method string) listKind {
 	switch method {
 	case wire.ToolsList:
@@ -60,7 +59,7 @@ func listOf(method string) listKind {
 	return listTemplates
 }
 
-// listsOf are the lists that a notification is about.
+// listsOf are the lists that a list_changed notification is about.
 func listsOf(changed string) []listKind {
 	switch changed {
 	case wire.ToolsChanged:
@@ -71,15 +70,15 @@ func listsOf(changed string) []listKind {
 	return []listKind{listResources, listTemplates}
 }
 
-// pageStyle is what 2026-07-28 wants around the entries of a page.
+// pageStyle is what 2026-07-28 adds around the entries of a page.
 type pageStyle struct {
 	serverInfo json.RawMessage
-	ttl        time.Duration // the smallest of the parts
-	private    bool          // the most private scope of the parts
+	ttl        time.Duration // the smallest of the merged values
+	private    bool          // whether one of the merged scopes is private
 	merged     bool
 }
 
-// with adds a backend's caching hints (server/utilities/caching).
+// with merges a backend's caching hints (server/utilities/caching).
 func (s pageStyle) with(m backends.ListMeta) pageStyle {
 	if !s.merged || m.TTL < s.ttl {
 		s.ttl = m.TTL
@@ -93,7 +92,7 @@ func newList(kind string, entries []*Entry, style pageStyle) *list {
 	return &list{kind: kind, entries: entries, style: style}
 }
 
-// page returns the result for a cursor; ok is false when there is no such page.
+// page returns the result for a cursor; ok is false if there is no such page.
 func (l *list) page(cursor string, modern bool) (result []byte, ok bool) {
 	n, ok := l.find(cursor)
 	if !ok {
@@ -109,9 +108,9 @@ func (l *list) page(cursor string, modern bool) (result []byte, ok bool) {
 	return l.legacy[n], true
 }
 
-// find maps a cursor to a page. A cursor names the entry before its page, so that one
-// from before a change still finds its place when that entry is still at a page's end. It needs no seal: the name is one
-// that the client has seen in the list, and one that it makes up finds a page of what it is shown, or none.
+// find maps a cursor to the index of a page. A cursor names the last entry before its page, so that it still works
+// after a change if that entry still ends a page. It needs no seal: it names an entry that the client has seen, and a
+// forged one finds a page of the client's own view, or none.
 func (l *list) find(cursor string) (int, bool) {
 	if cursor == "" {
 		return 0, true
@@ -136,7 +135,7 @@ func (l *list) prepare() {
 	}
 }
 
-// pageOf makes a page.
+// pageOf encodes a page.
 func (l *list) pageOf(n int, modern bool) []byte {
 	to := min((n+1)*pageSize, len(l.entries))
 	definitions := make([][]byte, 0, pageSize+2)
@@ -157,8 +156,8 @@ func (l *list) pageOf(n int, modern bool) []byte {
 	return joined(`{"`+l.kind+`":[`, definitions, end.JSON())
 }
 
-// joined is the text of an object that has a list, behind its beginning, and the members of end.
-// Nothing is copied twice: pages are large.
+// joined is the text of an object: its beginning, a list, and the members of end. Nothing is copied twice: pages are
+// large.
 func joined(begin string, list [][]byte, end []byte) []byte {
 	tail := append([]byte{']'}, end[1:]...)
 	if len(end) > len("{}") {
@@ -173,7 +172,7 @@ func joined(begin string, list [][]byte, end []byte) []byte {
 	return bytes.Join(list, []byte(","))
 }
 
-// close ends a result for 2026-07-28: result type, caching hints, server info.
+// close adds what 2026-07-28 requires: result type, caching hints, server info.
 func (s pageStyle) close(result *jsonscan.Object) *jsonscan.Object {
 	scope := "public"
 	if s.private {
@@ -183,9 +182,8 @@ func (s pageStyle) close(result *jsonscan.Object) *jsonscan.Object {
 	return result.Text("resultType", "complete").Int("ttlMs", s.ttl.Milliseconds()).Text("cacheScope", scope).Raw("_meta", meta)
 }
 
-// Changed lists the notifications that clients get when c follows old: for what reads
-// differently, for what a backend says has changed though it reads the same, and for scripts
-// that were edited.
+// Changed lists the list_changed notifications that clients get when c replaces old: for lists that differ, for those
+// that a backend has announced as changed though they are equal, and for scripts that were edited.
 func (c *Catalog) Changed(old *Catalog) (methods []string) {
 	for _, l := range []struct {
 		method string
@@ -202,7 +200,7 @@ func (c *Catalog) Changed(old *Catalog) (methods []string) {
 	return methods
 }
 
-// equal reports whether two lists read the same.
+// equal reports whether two lists have the same content.
 func (l *list) equal(o *list) bool {
 	if len(l.entries) != len(o.entries) {
 		return false

@@ -7,19 +7,19 @@ import (
 	"github.com/vmcp-dev/vmcp/policy"
 )
 
-// Resources of the endpoint's own, with introspection.resources: vmcp://state, vmcp://scripts and vmcp://scripts/NAME,
-// the text of a scripted tool. To policies they are resources of "scripts". The text of a tool is there for who sees
-// the tool, too; the other two show what their reader sees.
+// The proxy's own resources, enabled by introspection.resources: vmcp://state, vmcp://scripts and vmcp://scripts/NAME,
+// the source of a scripted tool. Policies see them as resources of the backend "scripts". The source of a tool is
+// visible to those who see the tool; the other two list what their reader sees.
 
-// An Own is what a resource of the endpoint's own shows.
+// An Own is the kind of one of the proxy's own resources.
 type Own uint8
 
-// The resources of the endpoint's own.
+// The proxy's own resources.
 const (
-	NotOwn    Own = iota // it is a backend's
+	NotOwn    Own = iota // a resource of a backend
 	OwnState             // the backends and what they offer
 	OwnList              // the scripted tools
-	OwnScript            // the text of one
+	OwnScript            // the source of one scripted tool
 )
 
 const (
@@ -30,7 +30,7 @@ const (
 	jsonType   = "application/json"
 )
 
-// addOwn adds the resources of the endpoint's own. They come first: no backend takes their place.
+// addOwn adds the proxy's own resources. It runs before the backends' are added, which cannot take their URIs.
 func (b *builder) addOwn() {
 	if !b.cfg.Introspection.Resources {
 		return
@@ -42,16 +42,16 @@ func (b *builder) addOwn() {
 	}
 	add(&Entry{Name: stateURI, Own: OwnState}, "state", "The backends of this endpoint, their state and how much they offer.", jsonType)
 	add(&Entry{Name: scriptsURI, Own: OwnList}, "scripts", "The scripted tools of this endpoint, with the resources that hold their texts.", jsonType)
-	for _, e := range b.tools { // scripts, by now
+	for _, e := range b.tools { // only scripts so far
 		add(&Entry{Name: e.ScriptURI(), Own: OwnScript, of: e}, e.Name, fmt.Sprintf("The text of the scripted tool %s, in Starlark.", e.Name), ScriptType)
 	}
 }
 
-// ScriptURI is the resource with the text of a scripted tool, where there is one.
+// ScriptURI is the URI of the resource with the source of a scripted tool.
 func (e *Entry) ScriptURI() string { return scriptsURI + "/" + e.Name }
 
-// Text is the text of the scripted tool that a resource shows.
-func (e *Entry) Text() string { return e.of.Script.text }
+// Text is the source of the scripted tool that e shows.
+func (e *Entry) Text() string { return e.of.Script.Text }
 
 // Scripts are the scripted tools that v shows.
 func (v *View) Scripts() (scripts []*Entry) {
@@ -63,12 +63,12 @@ func (v *View) Scripts() (scripts []*Entry) {
 	return scripts
 }
 
-// ShowsBackend reports whether v shows a backend, one that is down included where no policy decides.
+// ShowsBackend reports whether v shows a backend; if no policies decide, also one that is down.
 func (v *View) ShowsBackend(name string) bool {
 	return v.MayShow(name) && (v.set == nil || v.usesOf(name))
 }
 
-// Offers counts what v shows of a backend.
+// Offers counts the entries of a backend that v shows.
 func (v *View) Offers(backend string) (tools, prompts, resources int) {
 	count := func(k listKind) (n int) {
 		l, _ := v.list(k)
@@ -82,7 +82,7 @@ func (v *View) Offers(backend string) (tools, prompts, resources int) {
 	return count(listTools), count(listPrompts), count(listResources) + count(listTemplates)
 }
 
-// Contents is the result of resources/read of a resource of the endpoint's own.
+// Contents is the result of resources/read for one of the proxy's own resources.
 func (v *View) Contents(e *Entry, text string, modern bool) []byte {
 	media := jsonType
 	if e.Own == OwnScript {

@@ -1,106 +1,49 @@
 package catalog
 
 import (
-	"bytes"
 	"cmp"
-	"errors"
-	"fmt"
-	"io/fs"
-	"sync"
-	"time"
 
 	"github.com/vmcp-dev/vmcp/backends"
-	"github.com/vmcp-dev/vmcp/config"
-	"github.com/vmcp-dev/vmcp/internal/diag"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/lock"
 	"github.com/vmcp-dev/vmcp/proxy/catalog/naming"
+	"github.com/vmcp-dev/vmcp/proxy/catalog/pins"
 )
 
-// What a backend offers is held to its pins before anything else is made of it: what is withheld
-// stands behind no script and is in no list. An entry that has changed keeps its name from other
-// backends: nobody is to be called in its place. One without a pin does not, or it would take the
-// name from who was approved with it. There is one place for that, hold,
-// and every catalog is built through it: that of everybody, and those of sessions to which a
-// backend offers something of their own.
+// What a backend offers is compared with its pins in vmcp.lock before anything else: a blocked entry is in no list and
+// can be called by no script. A changed entry that is blocked keeps its name from other backends, so that no other tool
+// is called in its place. A new entry that is blocked does not, or it could take the name of an approved one. All of
+// this happens in applyPins, through which every catalog is built: the common one, and those of sessions to which a
+// backend offers something else.
 
-// pins are what a configuration holds its backends to; nil holds them to nothing.
-type pins struct {
-	file            *lock.File
-	name            string // of the file, for messages
-	onChange, onNew string
-}
-
-// readPins reads the pins of a configuration.
-func readPins(cfg *config.Config) (*pins, error) {
-	c := cfg.Pins
-	if !c.Wanted() {
-		return nil, nil
-	}
-	f, err := lock.Read(c.Path)
-	switch {
-	case err == nil:
-		return &pins{f, diag.File(c.Path), c.OnChange, c.OnNew}, nil
-	case errors.Is(err, fs.ErrNotExist) && !c.Required:
-		return nil, nil
-	case errors.Is(err, fs.ErrNotExist):
-		return nil, diag.Problem{Pos: cfg.Place("pins"), Path: "pins.file", Code: lock.Code,
-			Message: fmt.Sprintf("there is no %s, and so nothing to hold the backends to", diag.File(c.Path)), Hint: "vmcp lock writes it"}
-	}
-	return nil, err
-}
-
-// Violation is an entry of a backend, or its instructions, that is not what is pinned.
-type Violation struct {
-	Name     lock.Name
-	New      bool   // it has no pin, and should have one
-	Withheld bool   // clients and scripts do not have it
-	Pinned   string // the SHA-256 of its pin; "" for none
-	Offered  string // that of what the backend offers; "" when it cannot be computed
-	// Reason says what differs in words of ours: a backend that changes a text over and over
-	// again does not fill the log with it.
-	Reason string
-}
-
-// instructionsEntry names the instructions of a backend in a Problem.
-const instructionsEntry = "instructions"
-
-// Entry is the name of the entry in a Problem.
-func (v *Violation) Entry() string {
-	if v.Name.Kind == lock.Instructions {
-		return instructionsEntry
-	}
-	return v.Name.Own
-}
-
-// hold is what is left of an offer after what is withheld.
-func (b *builder) hold(p *pins, backend string, offer *backends.Offer) *backends.Offer {
+// applyPins returns the entries of an offer that are not blocked.
+func (b *builder) applyPins(p *pins.Pins, backend string, offer *backends.Offer) *backends.Offer {
 	switch {
 	case p == nil:
 		return offer
-	case !p.file.Has(backend):
-		if p.onNew == "block" {
-			b.problem(backend, "pins", "nothing of it is in %s: all that it offers is served; vmcp lock --backend %s pins it", p.name, backend)
+	case !p.Has(backend):
+		if p.BlocksNew() {
+			b.problem(backend, "pins", "%s has no entries of it: all that it offers is served; vmcp lock --backend %s pins it", p.Name, backend)
 		}
 		return offer
 	}
 	held := *offer
-	held.Tools = b.holdItems(p, backend, lock.Tool, offer.Tools)
-	held.Prompts = b.holdItems(p, backend, lock.Prompt, offer.Prompts)
-	held.Resources = b.holdItems(p, backend, lock.Resource, offer.Resources)
-	held.Templates = b.holdItems(p, backend, lock.Template, offer.Templates)
-	if v := p.instructions(backend, offer.Instructions); v != nil && b.violated(p, v) {
-		b.reportHidden(backend, instructionsEntry, offer.Instructions)
+	held.Tools = b.pinnedItems(p, backend, lock.Tool, offer.Tools)
+	held.Prompts = b.pinnedItems(p, backend, lock.Prompt, offer.Prompts)
+	held.Resources = b.pinnedItems(p, backend, lock.Resource, offer.Resources)
+	held.Templates = b.pinnedItems(p, backend, lock.Template, offer.Templates)
+	if v := p.Instructions(backend, offer.Instructions); v != nil && b.violated(v) {
+		b.reportHidden(backend, pins.Instructions, offer.Instructions)
 		held.Instructions = ""
 	}
 	return &held
 }
 
-func (b *builder) holdItems(p *pins, backend string, kind lock.Kind, items []backends.Item) []backends.Item {
+func (b *builder) pinnedItems(p *pins.Pins, backend string, kind lock.Kind, items []backends.Item) []backends.Item {
 	kept := items[:0:0]
 	for _, item := range items {
-		v := p.entry(lock.Name{Kind: kind, Backend: backend, Own: item.Name}, item.Raw)
-		if v == nil || !b.violated(p, v) {
+		v := p.Entry(lock.Name{Kind: kind, Backend: backend, Own: item.Name}, item.Raw)
+		if v == nil || !b.violated(v) {
 			kept = append(kept, item)
 			continue
 		}
@@ -110,8 +53,8 @@ func (b *builder) holdItems(p *pins, backend string, kind lock.Kind, items []bac
 	return kept
 }
 
-// withhold notes under which names an entry would have been found.
-func (b *builder) withhold(v *Violation) {
+// withhold notes the names by which a blocked entry would have been found.
+func (b *builder) withhold(v *pins.Violation) {
 	n := v.Name
 	note := func(r Ref) {
 		b.c.withheld[r] = true
@@ -136,7 +79,7 @@ func (b *builder) withhold(v *Violation) {
 	}
 }
 
-// keptFor is the backend whose entry is withheld and keeps a name from backend; "" for none.
+// keptFor is the backend whose blocked entry keeps a name from another backend; "" for none.
 func (b *builder) keptFor(r Ref, backend string) string {
 	if owner := b.reserved[r]; owner != backend {
 		return owner
@@ -144,76 +87,17 @@ func (b *builder) keptFor(r Ref, backend string) string {
 	return ""
 }
 
-// Withholds reports whether what nobody finds by a name is there, and not as it is pinned. No
-// other catalog shall be asked for it.
+// Withholds reports whether r names nothing because the entry is blocked. No other catalog is searched for it then.
 func (c *Catalog) Withholds(r Ref) bool { return c.withheld[r] && c.Find(r) == nil }
 
-// violated notes a violation and reports whether the entry is withheld.
-func (b *builder) violated(p *pins, v *Violation) (withheld bool) {
-	mode := p.onChange
-	if v.New {
-		mode = p.onNew
-	}
-	v.Withheld = mode == "block"
-	done := "served all the same"
-	if v.Withheld {
-		done = "withheld"
-	}
-	v.Reason += ": " + done
+// violated records a violation and reports whether the entry is blocked.
+func (b *builder) violated(v *pins.Violation) (withheld bool) {
 	b.c.Violations = append(b.c.Violations, *v)
 	b.problem(v.Name.Backend, v.Entry(), "%s", v.Reason)
 	return v.Withheld
 }
 
-// entry holds a definition to its pin; nil when there is nothing to say.
-func (p *pins) entry(n lock.Name, raw []byte) *Violation {
-	pin, pinned := p.file.Entries[n]
-	if !pinned && p.onNew != "block" || pinned && p.onChange == "off" {
-		return nil
-	}
-	definition, err := lock.Definition(raw)
-	if pinned && err == nil && bytes.Equal(definition, pin.Definition) {
-		return nil
-	}
-	v := &Violation{Name: n, New: !pinned, Pinned: pin.SHA256}
-	if err == nil {
-		v.Offered = lock.Sum(definition)
-	}
-	switch {
-	case !pinned:
-		v.Reason = fmt.Sprintf("%s is not in %s", n.Kind, p.name)
-	case err != nil:
-		v.Reason = fmt.Sprintf("%s differs from %s, for it cannot be read: %v", n.Kind, p.name, err)
-	default:
-		changed := lock.Parts(lock.Differences(n.Kind, pin.Definition, definition))
-		v.Reason = fmt.Sprintf("%s differs from %s in %s", n.Kind, p.name, changed)
-	}
-	return v
-}
-
-// instructions holds the instructions of a backend to their pin.
-func (p *pins) instructions(backend, text string) *Violation {
-	pin, pinned := p.file.Backends[backend]
-	switch {
-	case pinned && (p.onChange == "off" || pin.Instructions == text):
-		return nil
-	case !pinned && (p.onNew != "block" || text == ""):
-		return nil
-	case text == "": // nobody can read what is not there
-		return nil
-	}
-	v := &Violation{Name: lock.Name{Kind: lock.Instructions, Backend: backend}, New: !pinned, Offered: lock.Sum([]byte(text))}
-	if pinned && pin.Instructions != "" {
-		v.Pinned = lock.Sum([]byte(pin.Instructions))
-	}
-	v.Reason = fmt.Sprintf("instructions differ from %s", p.name)
-	if v.New {
-		v.Reason = fmt.Sprintf("instructions are not in %s", p.name)
-	}
-	return v
-}
-
-// reportHiddenText reports hidden characters in a definition that no client sees.
+// reportHiddenText reports invisible characters in the parts of a definition that clients do not get.
 func (b *builder) reportHiddenText(backend, entry string, raw []byte) {
 	if !jsonscan.PlainText(raw) {
 		b.reportHidden(backend, entry, textsOf(raw))
@@ -228,56 +112,4 @@ func (c *Catalog) Unpinned(be *backends.Backend) (n int) {
 		}
 	}
 	return n
-}
-
-// A PinReport remembers which violations were reported. Its zero value is ready.
-type PinReport struct {
-	mu      sync.Mutex
-	all     map[Violation]bool // in the catalog of everybody; guarded by mu
-	private map[Violation]bool // in those of sessions; guarded by mu
-	minute  time.Time          // when the reports were counted from; guarded by mu
-	reports int                // since minute; guarded by mu
-}
-
-const (
-	// maxPrivateReports bounds what is remembered of the catalogs of sessions.
-	maxPrivateReports = 4096
-	// maxReports bounds the violations that are reported in a minute: a backend that is never
-	// twice the same shall not push everything else out of the audit.
-	maxReports = 1000
-)
-
-// News are the violations of a catalog that were not reported yet, without those that are too
-// many. One that was gone from the catalog of everybody is reported again.
-func (r *PinReport) News(c *Catalog) (news []Violation, leftOut int) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	now := map[Violation]bool{}
-	for _, v := range c.Violations {
-		if !r.all[v] && !r.private[v] && !now[v] {
-			news = append(news, v)
-		}
-		now[v] = true
-	}
-	if c.private {
-		r.rememberPrivate(news)
-	} else {
-		r.all = now
-	}
-	if time.Since(r.minute) > time.Minute {
-		r.minute, r.reports = time.Now(), 0
-	}
-	room := min(len(news), maxReports-r.reports)
-	r.reports += room
-	return news[:room], len(news) - room
-}
-
-// rememberPrivate is called with mu held.
-func (r *PinReport) rememberPrivate(news []Violation) {
-	if r.private == nil || len(r.private)+len(news) > maxPrivateReports {
-		r.private = map[Violation]bool{}
-	}
-	for _, v := range news {
-		r.private[v] = true
-	}
 }

@@ -2,14 +2,17 @@ package catalog
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/vmcp-dev/vmcp/backends"
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/lock"
+	"github.com/vmcp-dev/vmcp/proxy/catalog/pins"
 )
 
-// BenchmarkHold is what pins add to the making of a catalog.
+// BenchmarkHold measures the cost of pins for building a catalog.
 func BenchmarkHold(b *testing.B) {
 	f, offer := lock.New(), &backends.Offer{}
 	f.Backends["b"] = lock.Backend{}
@@ -21,43 +24,22 @@ func BenchmarkHold(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
-	p := &pins{file: f, name: "vmcp.lock", onChange: "block", onNew: "block"}
+	cfg := &config.Config{Pins: config.Pins{Path: filepath.Join(b.TempDir(), "vmcp.lock"), OnChange: "block", OnNew: "block"}}
+	text, err := f.Bytes()
+	if err == nil {
+		err = os.WriteFile(cfg.Pins.Path, text, 0o600)
+	}
+	if err != nil {
+		b.Fatal(err)
+	}
+	p, err := pins.Read(cfg)
+	if err != nil {
+		b.Fatal(err)
+	}
 	for b.Loop() {
-		c := &builder{cfg: &config.Config{}, c: &Catalog{withheld: map[Ref]bool{}}, reserved: map[Ref]string{}}
-		if held := c.hold(p, "b", offer); len(held.Tools) != 1000 {
+		c := &builder{cfg: cfg, c: &Catalog{withheld: map[Ref]bool{}}, reserved: map[Ref]string{}}
+		if held := c.applyPins(p, "b", offer); len(held.Tools) != 1000 {
 			b.Fatal(c.c.Problems)
 		}
-	}
-}
-
-// Violations are news once, and again after they were gone; those of a session are news once.
-func TestPinReport(t *testing.T) {
-	one, two := Violation{Name: lock.Name{Backend: "b", Own: "one"}}, Violation{Name: lock.Name{Backend: "b", Own: "two"}}
-	var r PinReport
-	for i, step := range []struct {
-		private bool
-		found   []Violation
-		want    int
-	}{
-		{false, []Violation{one, one}, 1}, {false, []Violation{one}, 0}, {true, []Violation{one, two}, 1}, {true, []Violation{two}, 0},
-		{false, []Violation{one, two}, 0}, {false, nil, 0}, {false, []Violation{one}, 1},
-	} {
-		if got, _ := r.News(&Catalog{private: step.private, Violations: step.found}); len(got) != step.want {
-			t.Errorf("step %d: %v, want %d", i, got, step.want)
-		}
-	}
-	many := &Catalog{private: true}
-	for i := range maxPrivateReports + 1 {
-		many.Violations = append(many.Violations, Violation{Offered: fmt.Sprint(i)})
-	}
-	total := 0
-	for range 3 {
-		news, leftOut := r.News(many)
-		if total += len(news); len(news)+leftOut > len(many.Violations) {
-			t.Errorf("%d are new, %d left out", len(news), leftOut)
-		}
-	}
-	if n := len(r.private); n > 2*maxPrivateReports || total > maxReports {
-		t.Errorf("%d violations are remembered, %d were reported in a minute", n, total)
 	}
 }

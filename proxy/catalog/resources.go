@@ -14,9 +14,8 @@ import (
 	"github.com/vmcp-dev/vmcp/policy"
 )
 
-// Which backend a URI belongs to: the one that lists it; else, of the templates that
-// match, that with the longest text before its first variable. A template that begins
-// with a variable would take the URIs of others, and is left out where there are others.
+// A URI belongs to the backend that lists it; otherwise to the matching template with the longest text before its first
+// variable. A template that begins with a variable would match the URIs of others, and is dropped if there are others.
 
 func (b *builder) addResources(be *backends.Backend, offer *backends.Offer) {
 	rule := b.resourceRules[be.Name()]
@@ -55,14 +54,14 @@ func (b *builder) addResources(be *backends.Backend, offer *backends.Offer) {
 		}
 		e.literal, _, _ = strings.Cut(e.Name, "{")
 		if b.c.several && !rule.AllowAnyScheme && !literalScheme.MatchString(e.literal) {
-			b.problem(be.Name(), item.Name, "template dropped: it has no scheme of its own, so that URIs of other backends would match it; set allowAnyScheme in aggregation.resources if it is meant")
+			b.problem(be.Name(), item.Name, "template dropped: it begins with a variable, so that URIs of other backends would match it; to keep it, set allowAnyScheme in aggregation.resources")
 			continue
 		}
 		b.addResource(b.c.templateByText, e)
 	}
 }
 
-// addResource gives a URI to the first backend that offers it: URIs are never rewritten.
+// addResource gives a URI to the first backend that offers it: URIs are not rewritten.
 func (b *builder) addResource(owners map[string]*Entry, e *Entry) {
 	if owner := owners[e.Name]; owner != nil {
 		owner.contested = true
@@ -82,8 +81,8 @@ func (b *builder) addResource(owners map[string]*Entry, e *Entry) {
 
 var literalScheme = regexp.MustCompile(`^[a-zA-Z][a-zA-Z0-9+.-]*:`)
 
-// byLiteral orders templates as they are tried: a longer literal beginning first, then
-// more literal text, then the order of the lists.
+// byLiteral sorts templates in the order of matching: longer text before the first variable, then more text outside of
+// variables, then the order of the lists.
 func byLiteral(templates []*Entry) []*Entry {
 	routes := slices.Clone(templates)
 	slices.SortStableFunc(routes, func(x, y *Entry) int {
@@ -92,7 +91,7 @@ func byLiteral(templates []*Entry) []*Entry {
 	return routes
 }
 
-// literalText is how many bytes of a template stand outside of its variables.
+// literalText is the number of bytes of a template outside of its variables.
 func literalText(template string) (n int) {
 	for template != "" {
 		text, rest, _ := strings.Cut(template, "{")
@@ -102,13 +101,13 @@ func literalText(template string) (n int) {
 	return n
 }
 
-// resource finds who serves a URI. The entry's own is the URI as its backend has it.
+// resource finds the entry that serves a URI; Original of the entry is the backend's URI.
 func (c *Catalog) resource(uri string) *Entry {
 	if e := c.resourceByURI[uri]; e != nil {
 		return e
 	}
 	if c.withheld[Resource(uri)] {
-		return nil // not even by a template
+		return nil // blocked: templates must not serve it either
 	}
 	for _, t := range c.routes {
 		if strings.HasPrefix(uri, t.literal) && t.match.Match(uri) != nil {

@@ -13,51 +13,53 @@ import (
 	"github.com/vmcp-dev/vmcp/proxy/profile"
 )
 
-// What somebody sees of a catalog.
+// What a principal sees of a catalog.
 //
-// Policies decide by entry and principal. Without arguments the decision is the same for all
-// principals of a class (policy.Principal.Class), so that a class has one View of a catalog: which
-// entries it sees, and the pages of its lists. A catalog keeps the views of the maxViews classes
-// that were used last. What is decided is decided when it is first asked for, once.
+// Policies decide by entry and principal. Without arguments the decision is the same for all principals of a class
+// (policy.Principal.Class), so that each class has one View of a catalog: the entries that it sees, and the pages of
+// its lists. A catalog keeps the maxViews views that were used last. Each decision is made once, on first use.
 //
-// A profile narrows a view to a part of the catalog, whoever looks. Without policies there is one
-// view for each profile.
+// A profile narrows a view to a part of the catalog, for every principal. Without policies there is one view per
+// profile.
 //
-// An entry that a view does not show is not there: Find, lists, suggestions and instructions say
-// what they would say of a name that nobody has.
+// An entry that a view does not show does not exist for it: Find, lists, suggestions and instructions give the same
+// result as for a name that no entry has.
+//
+// Locks: views.mu guards the table of views, View.mu the interned decisions, keptPages.mu the page cache. None is held
+// while another is acquired.
 
-// maxViews bounds the views that a catalog keeps.
+// maxViews bounds the cached views of a catalog.
 const maxViews = 256
 
-// A View is a catalog as the principals of one class see it, through one profile. It is safe for
+// A View is a catalog as the principals of one class see it through one profile. Safe for concurrent use.
 // concurrent use.
 type View struct {
 	c       *Catalog
-	profile *profile.Profile  // nil: none
-	set     *policy.Set       // nil: no policy decides
-	who     *policy.Principal // one of the class
+	profile *profile.Profile  // nil: no profile
+	set     *policy.Set       // nil: no policies
+	who     *policy.Principal // a principal of the class
 	key     viewKey
 	class   string // in cursors
-	used    uint64 // when it was asked for last; guarded by c.views.mu
+	used    uint64 // order of the last use; guarded by c.views.mu
 	lists   [kindsOfLists]viewedList
-	// decided holds the decisions about c.entries, by their index; nil where none was asked for.
+	// decided has the decisions about c.entries by index; nil where none was made yet.
 	decided []atomic.Pointer[policy.Decision]
 
 	mu       sync.Mutex
 	distinct []*policy.Decision // guarded by mu: most entries share one
 }
 
-// viewedList is one list as a view shows it, made when it is first asked for.
+// viewedList is one list of a view, made on first use.
 type viewedList struct {
 	once  sync.Once
 	list  *list
-	whole bool // it shows everything
+	whole bool // it shows all entries
 
 	printed sync.Once
 	print   Print
 }
 
-// views are those of one catalog under one set of policies.
+// views are the views of one catalog under one set of policies.
 type views struct {
 	mu    sync.Mutex
 	set   *policy.Set // guarded by mu, like all below
@@ -66,13 +68,13 @@ type views struct {
 	pages keptPages
 }
 
-// viewKey is what views of one catalog differ in.
+// viewKey identifies a view of a catalog.
 type viewKey struct {
 	class   [sha256.Size]byte // of principals
 	profile string            // "": none
 }
 
-// forgetOne makes room for a view. mu is held.
+// forgetOne drops the view that was unused for longest. mu is held.
 func (t *views) forgetOne() {
 	var oldest *View
 	for _, v := range t.all {
@@ -83,7 +85,7 @@ func (t *views) forgetOne() {
 	delete(t.all, oldest.key)
 }
 
-// addProfiles makes the views of the profiles, and reports those that show more tools than they should.
+// addProfiles makes the views of the profiles, and reports those with more tools than maxTools.
 func (b *builder) addProfiles() {
 	b.c.configured = b.cfg.Profiles
 	b.c.profiles = make(map[string]*View, len(b.cfg.Profiles))
@@ -98,11 +100,10 @@ func (b *builder) addProfiles() {
 	}
 }
 
-// Profiles are those of the configuration.
+// Profiles are the profiles of the configuration.
 func (c *Catalog) Profiles() []config.Profile { return c.configured }
 
-// Through is the view of those about whom no policy decides, through a profile; "" is none. One
-// that there is not shows nothing.
+// Through is the view without policies, through a profile ("": none). An unknown profile shows nothing.
 func (c *Catalog) Through(name string) *View {
 	if name == "" {
 		return c.everything
@@ -113,7 +114,7 @@ func (c *Catalog) Through(name string) *View {
 	return &View{c: c, profile: profile.Unknown(name), class: "/" + name}
 }
 
-// View is what principals of the class of who see of c under set, through a profile; "" is none.
+// View is what the class of who sees of c under set, through a profile ("": none).
 func (c *Catalog) View(set *policy.Set, who *policy.Principal, through string) *View {
 	key := viewKey{who.Class(), through}
 	t := &c.views
@@ -136,21 +137,21 @@ func (c *Catalog) View(set *policy.Set, who *policy.Principal, through string) *
 	return v
 }
 
-// Catalog is what v is a view of.
+// Catalog is the catalog of v.
 func (v *View) Catalog() *Catalog { return v.c }
 
-// Whole reports whether neither a profile nor a policy hides anything from v.
+// Whole reports whether v shows everything: no profile and no policies.
 func (v *View) Whole() bool { return v.set == nil && v.profile == nil }
 
-// Tools is how many tools v lists.
+// Tools is the number of tools that v lists.
 func (v *View) Tools() int { return len(v.shown(v.c.tools.entries)) }
 
-// Decision is what policies say about an entry while its arguments are not known: it is seen if
-// that is anything but invisible.
+// Decision is what policies say about an entry with unknown arguments. The entry is visible unless that is
+// policy.Invisible.
 func (v *View) Decision(e *Entry) policy.Decision {
 	i := e.index
 	if i >= len(v.c.entries) || v.c.entries[i] != e {
-		return v.set.Possible(v.who, e.InPolicies(v.set)) // one that no list has
+		return v.set.Possible(v.who, e.InPolicies(v.set)) // an entry in no list
 	}
 	if d := v.decided[i].Load(); d != nil {
 		return *d
@@ -160,10 +161,10 @@ func (v *View) Decision(e *Entry) policy.Decision {
 	return *d
 }
 
-// maxDistinct bounds how many decisions are compared.
+// maxDistinct bounds the decisions that intern compares.
 const maxDistinct = 32
 
-// intern is d, once for all entries that are decided so.
+// intern returns an equal earlier decision, so that entries share it.
 func (v *View) intern(d policy.Decision) *policy.Decision {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -178,7 +179,7 @@ func (v *View) intern(d policy.Decision) *policy.Decision {
 	return &d
 }
 
-// Shows reports whether an entry is there for v.
+// Shows reports whether an entry exists for v.
 func (v *View) Shows(e *Entry) bool {
 	if e.of != nil && !v.Shows(e.of) {
 		return false
@@ -186,14 +187,14 @@ func (v *View) Shows(e *Entry) bool {
 	return v.inProfile(e) && (v.set == nil || v.Decision(e).Outcome != policy.Invisible)
 }
 
-// inProfile reports whether an entry belongs to the profile.
+// inProfile reports whether the profile includes an entry.
 func (v *View) inProfile(e *Entry) bool {
 	switch {
 	case v.profile == nil:
 		return true
 	case e.Script != nil:
 		return v.profile.HasScript(e.Name)
-	case e.Own != NotOwn: // a text is as its tool is
+	case e.Own != NotOwn: // a script's source goes with its tool
 		return true
 	case e.Kind == policy.Tool:
 		return v.profile.HasTool(e.Backend.Name(), e.Name)
@@ -201,10 +202,10 @@ func (v *View) inProfile(e *Entry) bool {
 	return v.profile.HasBackend(e.Backend.Name())
 }
 
-// MayShow reports whether v may show anything of a backend.
+// MayShow reports whether v may show an entry of a backend.
 func (v *View) MayShow(backend string) bool { return v.profile.HasBackend(backend) }
 
-// MayHave is Catalog.MayHave, for what v would show.
+// MayHave is Catalog.MayHave, limited to what v would show.
 func (v *View) MayHave(r Ref) (*backends.Backend, backends.State) {
 	return v.c.mayHave(r, func(be *backends.Backend) bool {
 		if r.kind == kindTool || r.kind == kindAnyTool {
@@ -214,7 +215,7 @@ func (v *View) MayHave(r Ref) (*backends.Backend, backends.State) {
 	})
 }
 
-// Denies reports whether what r names is there, and may not be used as things are.
+// Denies reports whether r names a visible entry that the principal may not use.
 func (v *View) Denies(r Ref) bool {
 	if v.Whole() {
 		return false
@@ -223,7 +224,7 @@ func (v *View) Denies(r Ref) bool {
 	return e != nil && (!v.inProfile(e) || e.of != nil && !v.Shows(e.of) || v.set != nil && v.Decision(e).Outcome != policy.Allow)
 }
 
-// Find finds what is asked for; nil when it is not there for v.
+// Find returns the entry that r names; nil if it does not exist for v.
 func (v *View) Find(r Ref) *Entry {
 	if v.Whole() {
 		return v.c.Find(r)
@@ -256,7 +257,7 @@ func (v *View) shown(entries []*Entry) (shown []*Entry) {
 	return shown
 }
 
-// list is one of the lists as v shows it, and whether it shows all of it.
+// list is one of the lists of v, and whether it shows all entries.
 func (v *View) list(k listKind) (l *list, whole bool) {
 	all := v.c.lists()[k]
 	if v.Whole() {
@@ -275,17 +276,16 @@ func (v *View) list(k listKind) (l *list, whole bool) {
 	return seen.list, seen.whole
 }
 
-// Page is one page of the list that a method of MCP asks for; ok is false when its cursor
-// names none of this view's.
+// Page is one page of the list that a method returns; ok is false if the cursor belongs to no page of this view.
 func (v *View) Page(method, cursor string, modern bool) (result []byte, ok bool) {
 	l, _ := v.list(listOf(method))
 	return l.page(cursor, modern)
 }
 
-// A Print is equal for views in which a list reads the same.
+// A Print is a hash; it is equal for views in which a list has the same content.
 type Print [sha256.Size]byte
 
-// Print is that of the list that a notification is about.
+// Print is the hash of the lists that a list_changed notification is about.
 func (v *View) Print(changed string) Print {
 	h := sha256.New()
 	for _, k := range listsOf(changed) {
@@ -309,7 +309,7 @@ func (v *View) printOf(k listKind) Print {
 	return seen.print
 }
 
-// usesOf reports whether v shows anything of a backend.
+// usesOf reports whether v shows an entry of a backend.
 func (v *View) usesOf(backend string) bool {
 	for k := range kindsOfLists {
 		for _, e := range v.c.lists()[k].entries {
@@ -321,16 +321,14 @@ func (v *View) usesOf(backend string) bool {
 	return false
 }
 
-// classText is what cursors say of a class: enough that none of another view is taken for one of this.
+// classText identifies a class in cursors, so that a cursor of another class is refused.
 func classText(class [sha256.Size]byte) string { return "@" + hex.EncodeToString(class[:8]) }
 
-// maxKept bounds the pages that a catalog keeps for views which show a part of their list, in
-// bytes. Others are made anew when they are asked for.
+// maxKept bounds the cached pages of views that show a part of a list, in bytes. Others are encoded for each request.
 const maxKept = 32 << 20
 
-// keptPages are the pages that are kept of such lists. Which one gives way to another is left to
-// chance: more classes than there is room for, asking in turns, find a part of their pages then,
-// where the oldest one giving way would leave them none.
+// keptPages is the cache of such pages. Eviction is random: with more classes than room that take turns, each finds
+// some of its pages, whereas evicting the oldest would leave none.
 type keptPages struct {
 	mu    sync.Mutex
 	pages map[pageKey][]byte // guarded by mu
@@ -361,7 +359,7 @@ func (k *keptPages) keep(key pageKey, page []byte) {
 	if k.pages[key] != nil || len(page) > maxKept {
 		return
 	}
-	for other, p := range k.pages { // in no order
+	for other, p := range k.pages { // random order
 		if k.size+len(page) <= maxKept {
 			break
 		}
@@ -375,13 +373,13 @@ func (k *keptPages) keep(key pageKey, page []byte) {
 	k.size += len(page)
 }
 
-// inPolicies is an entry as one set of policies knows it.
+// inPolicies is an entry in the form of one set of policies.
 type inPolicies struct {
 	set   *policy.Set
 	entry *policy.Entry
 }
 
-// InPolicies is e as policies know it.
+// InPolicies is e in the form of a set of policies, cached.
 func (e *Entry) InPolicies(set *policy.Set) *policy.Entry {
 	if known := e.inPolicies.Load(); known != nil && known.set == set {
 		return known.entry
@@ -398,7 +396,7 @@ func (e *Entry) InPolicies(set *policy.Set) *policy.Entry {
 	return made.entry
 }
 
-// print is over the definition of an entry, and of a script over its program.
+// print is the hash of an entry's definition, and of a script's program.
 func (e *Entry) print() Print {
 	if known := e.digest.Load(); known != nil {
 		return *known
@@ -409,7 +407,7 @@ func (e *Entry) print() Print {
 		h.Write([]byte(e.Script.Program.Hash()))
 	}
 	if e.of != nil {
-		h.Write([]byte(e.of.Script.text))
+		h.Write([]byte(e.of.Script.Text))
 	}
 	made := Print(h.Sum(nil))
 	e.digest.Store(&made)

@@ -8,10 +8,10 @@ import (
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 	"github.com/vmcp-dev/vmcp/policy"
+	"github.com/vmcp-dev/vmcp/proxy/catalog/scripted"
 )
 
-// crowded is a catalog of n tools with a definition of size bytes, of which a policy shows those
-// of the groups that a principal is in: tool i is of group i%16.
+// crowded is a catalog of n tools with definitions of size bytes, and a policy that shows tool i to the group i%16.
 func crowded(tb testing.TB, n, size int) (*Catalog, *policy.Set) {
 	tb.Helper()
 	var policies []string
@@ -25,7 +25,7 @@ func crowded(tb testing.TB, n, size int) (*Catalog, *policy.Set) {
 	b := &builder{cfg: &config.Config{}, c: &Catalog{toolByName: map[string]*Entry{}}}
 	for i := range n {
 		name := fmt.Sprintf("tool%d.%d", i, i%16)
-		e := &Entry{Name: name, Original: name, Script: &ScriptedTool{Name: name},
+		e := &Entry{Name: name, Original: name, Script: &scripted.Tool{Name: name},
 			Definition: []byte(`{"name":"` + name + `","description":"` + strings.Repeat("d", size) + `","inputSchema":{"type":"object"}}`)}
 		e.legacy, e.modern = e.Definition, e.Definition
 		b.c.toolByName[name] = e
@@ -38,7 +38,7 @@ func crowded(tb testing.TB, n, size int) (*Catalog, *policy.Set) {
 	return b.c, set
 }
 
-// groupsOf are the groups of the i-th principal: each has others.
+// groupsOf are the groups of the i-th principal, which differ.
 func groupsOf(i int) (groups []string) {
 	for g := range 16 {
 		if i>>g&1 == 1 {
@@ -48,8 +48,7 @@ func groupsOf(i int) (groups []string) {
 	return groups
 }
 
-// Views and the pages that they made are kept within their bounds, and read the same when they
-// are made anew.
+// The caches of views and pages are bounded, and what was dropped is built again with the same content.
 func TestViewsAreBounded(t *testing.T) {
 	c, set := crowded(t, 64, 8<<10)
 	page := func(i int) string {
@@ -80,7 +79,7 @@ func TestViewsAreBounded(t *testing.T) {
 	}
 }
 
-// A cursor is good for the view that gave it, and no other.
+// A cursor is valid for the view that returned it only.
 func TestCursorsBelongToViews(t *testing.T) {
 	c, set := crowded(t, 3*pageSize, 1)
 	view := func(groups ...string) *View {

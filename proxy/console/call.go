@@ -15,31 +15,32 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/wire"
 	"github.com/vmcp-dev/vmcp/proxy/edge"
 	"github.com/vmcp-dev/vmcp/proxy/page"
-	"github.com/vmcp-dev/vmcp/proxy/parked"
+	"github.com/vmcp-dev/vmcp/proxy/suspended"
 	store "github.com/vmcp-dev/vmcp/runs"
 	"github.com/vmcp-dev/vmcp/runs/answers"
 )
 
 const (
-	// maxCalls bounds the calls of operators at one time, maxReads those whose result is held, of maxResult at most.
+	// maxCalls bounds the concurrent calls of operators, maxReads those whose result (at most maxResult) is in memory.
 	maxCalls, maxReads = 64, 4
 	maxResult          = 32 << 20
-	// defaultBody is how large a request may be where maxRequestBody says nothing.
+	// defaultBody is the size limit of a request in bytes, if maxRequestBody is not set.
 	defaultBody = 16 << 20
 	maxLogin    = 64 << 10
 )
 
-// called is what a caller sends. What is beside the arguments goes on with a call that has asked something.
+// called is the body of a call. The other members continue a call that has returned input_required.
 type called struct {
 	Arguments      json.RawMessage `json:"arguments"`
 	InputResponses json.RawMessage `json:"inputResponses"`
 	RequestState   string          `json:"requestState"`
 }
 
-// capabilities are those of a page: it has forms.
+// capabilities are those of the page as a client: it shows forms.
 var capabilities = json.RawMessage(`{"elicitation":{"form":{}}}`)
 
-// call calls a tool as a client without a session does. A page gets a part of a page, everybody else the CallToolResult.
+// call calls a tool as a client without a session does. The response is a fragment of HTML for the page, and the
+// CallToolResult for other clients.
 func (c *Console) call(w http.ResponseWriter, r *http.Request, s *settings, tool string) {
 	var in called
 	if !s.tryTools {
@@ -58,7 +59,7 @@ func (c *Console) call(w http.ResponseWriter, r *http.Request, s *settings, tool
 		defer func() { <-c.calls }()
 	default:
 		w.Header().Set("Retry-After", "1")
-		fail(w, r, http.StatusServiceUnavailable, fmt.Sprintf("%d calls are under way here already", maxCalls), "")
+		fail(w, r, http.StatusServiceUnavailable, fmt.Sprintf("%d calls of operators are in progress already", maxCalls), "")
 		return
 	}
 	params := new(jsonscan.Object).Text("name", tool).Raw("arguments", wire.OrEmpty(in.Arguments))
@@ -71,7 +72,7 @@ func (c *Console) call(w http.ResponseWriter, r *http.Request, s *settings, tool
 	client := &edge.Client{
 		Principal: edge.PrincipalOf(r.Context()).Key(), Revision: wire.Rev2607, Capabilities: capabilities, Info: json.RawMessage(`{"name":"vmcp-admin","version":"1"}`),
 	}
-	resp, err := c.o.Call(r.Context(), edge.Request{Client: client, Method: wire.ToolsCall, Params: params.JSON(), Out: parked.Nobody{}})
+	resp, err := c.o.Call(r.Context(), edge.Request{Client: client, Method: wire.ToolsCall, Params: params.JSON(), Out: suspended.Nobody{}})
 	if err != nil {
 		c.failed(w, r, tool, err)
 		return
@@ -80,7 +81,7 @@ func (c *Console) call(w http.ResponseWriter, r *http.Request, s *settings, tool
 	c.result(w, r, resp)
 }
 
-// decode reads the one JSON object that a text is. A member that nobody knows is a mistake: what it was to say would get lost.
+// decode decodes one JSON object. An unknown member is an error, since ignoring it would change the meaning.
 func decode(text []byte, in any) error {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
@@ -88,7 +89,7 @@ func decode(text []byte, in any) error {
 	var other *json.UnmarshalTypeError
 	switch {
 	case errors.As(err, &other) && other.Field != "":
-		return fmt.Errorf("%s: have a JSON %s, which does not belong there", other.Field, other.Value)
+		return fmt.Errorf("%s: have a JSON %s, which is the wrong type", other.Field, other.Value)
 	case errors.As(err, &other):
 		return fmt.Errorf("want a JSON object such as {\"arguments\": {}}, have a JSON %s", other.Value)
 	case err != nil:
@@ -99,7 +100,7 @@ func decode(text []byte, in any) error {
 	return nil
 }
 
-// read reads the JSON object of a request, and answers if it is none.
+// read decodes the JSON object of a request; if that fails it answers the request and returns false.
 func (c *Console) read(w http.ResponseWriter, r *http.Request, s *settings, in any) bool {
 	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if err != nil || kind != "application/json" {
@@ -113,7 +114,7 @@ func (c *Console) read(w http.ResponseWriter, r *http.Request, s *settings, in a
 		fail(w, r, http.StatusRequestEntityTooLarge, fmt.Sprintf("want at most %d bytes", large.Limit), "maxRequestBody of the configuration allows more")
 		return false
 	case err != nil:
-		return false // it has gone
+		return false // the client has disconnected
 	case len(strings.TrimSpace(string(text))) == 0:
 		text = []byte("{}")
 	}
@@ -124,7 +125,7 @@ func (c *Console) read(w http.ResponseWriter, r *http.Request, s *settings, in a
 	return true
 }
 
-// result answers with what a tool has said.
+// result answers with the result of a tool.
 func (c *Console) result(w http.ResponseWriter, r *http.Request, resp *backends.Response) {
 	select {
 	case c.reads <- struct{}{}:
@@ -135,18 +136,18 @@ func (c *Console) result(w http.ResponseWriter, r *http.Request, resp *backends.
 	text, err := resp.Bytes(maxResult)
 	switch {
 	case errors.Is(err, backends.ErrTooLarge):
-		fail(w, r, http.StatusBadGateway, fmt.Sprintf("the result has more than %d MiB; the call was made", maxResult>>20), "a client of the endpoint gets it whole")
+		fail(w, r, http.StatusBadGateway, fmt.Sprintf("the result has more than %d MiB; the call was made", maxResult>>20), "a client of the endpoint has no such limit")
 	case err != nil:
 		fail(w, r, http.StatusBadGateway, "the result broke off: "+c.o.HideText(err.Error()), "")
 	case page.WantsHTML(r):
 		page.Result(w, text)
 	default:
 		w.Header().Set("Content-Type", "application/json")
-		_, _ = w.Write(text) // whoever asked may be gone
+		_, _ = w.Write(text) // the client may have disconnected
 	}
 }
 
-// failed answers with why a call has no result.
+// failed answers with the reason why a call has no result.
 func (c *Console) failed(w http.ResponseWriter, r *http.Request, tool string, err error) {
 	if r.Context().Err() != nil {
 		return
@@ -166,14 +167,14 @@ func (c *Console) failed(w http.ResponseWriter, r *http.Request, tool string, er
 	fail(w, r, code, c.o.HideText(rpc.Message), "")
 }
 
-// answered is the answer to a question of a run.
+// answered is the body of an answer to a question of a run.
 type answered struct {
 	Key     string          `json:"key"`
 	Action  string          `json:"action"`
 	Content json.RawMessage `json:"content"`
 }
 
-// answer answers a question that a kept run waits for, as vmcp runs answer does.
+// answer answers a question of a kept run, as vmcp runs answer does.
 func (c *Console) answer(w http.ResponseWriter, r *http.Request, s *settings, id string) {
 	var in answered
 	if !s.tryTools {
@@ -185,7 +186,7 @@ func (c *Console) answer(w http.ResponseWriter, r *http.Request, s *settings, id
 	}
 	runs := c.o.Store()
 	if runs == nil {
-		fail(w, r, http.StatusServiceUnavailable, "there is no store of runs yet", "")
+		fail(w, r, http.StatusServiceUnavailable, "the store of runs is not open yet", "")
 		return
 	}
 	err := answers.Give(r.Context(), runs, id, answers.Answer{Key: in.Key, Action: in.Action, Content: in.Content})

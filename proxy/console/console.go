@@ -1,12 +1,12 @@
-// Package console serves operators: the page and the API below /api/v1 for whoever the gate lets in.
+// Package console serves operators: the page and the API below /api/v1, to requests that the gate admits.
 //
 //	GET  /api/v1/runs, /api/v1/runs/ID     status.Run
 //	GET  /api/v1/events                    server-sent events: backend, catalog, run, config
 //	POST /api/v1/tools/NAME/call           {"arguments": {}}: the CallToolResult
 //	POST /api/v1/runs/ID/answer            {"key": "", "action": "accept", "content": {}}
 //
-// and the rest of package admin. A call goes through the door of every client's call, as who the gate has found; nothing
-// else can be changed here.
+// and the rest of package admin. A call goes through the same door as every client's, with the principal that the gate
+// found. Nothing else can be changed here.
 package console
 
 import (
@@ -32,20 +32,20 @@ import (
 	store "github.com/vmcp-dev/vmcp/runs"
 )
 
-// Options are what a Console takes from its surroundings.
+// Options are the parts of the proxy that a Console uses.
 type Options struct {
-	// Admin has the documents, and what the rest of the API serves.
+	// Admin has the status documents, and serves the rest of the API.
 	Admin admin.Options
-	// Version counts the catalogs.
+	// Version is the number of the current catalog.
 	Version func() uint64
 	Runs    *history.Runs
 	Store   func() store.Store
 	// Call serves a request of a client.
 	Call func(context.Context, edge.Request) (*backends.Response, error)
-	// Within is the context in which a request is served; Turned is called for each that is refused.
+	// Within is the context for serving a request; Turned is called for each refused one.
 	Within func(r *http.Request, who *auth.Principal) context.Context
 	Turned func(r *http.Request, status int, reason string)
-	// HideText takes the secrets of the configuration out of a text.
+	// HideText replaces the secrets of the configuration in a text.
 	HideText func(string) string
 }
 
@@ -57,11 +57,11 @@ type Console struct {
 	pages    *page.Pages
 	events   *events.Hub
 	settings atomic.Pointer[settings]
-	calls    chan struct{} // a place for each call under way
-	reads    chan struct{} // a place for each result that is held
+	calls    chan struct{} // one element for each call in progress
+	reads    chan struct{} // one element for each result in memory
 }
 
-// settings are what of a configuration decides here.
+// settings is the part of a configuration that the console uses.
 type settings struct {
 	page, tryTools, keepValues bool
 	maxBody                    int64
@@ -86,7 +86,7 @@ func (c *Console) logs(backend string) []lines.Line {
 // logLines is how many lines the page of a backend shows.
 const logLines = 200
 
-// Apply brings the console to a configuration.
+// Apply applies a configuration.
 func (c *Console) Apply(cfg *config.Config) {
 	a := &cfg.Admin
 	body := int64(cfg.MaxRequestBody)
@@ -95,13 +95,13 @@ func (c *Console) Apply(cfg *config.Config) {
 	}
 	c.settings.Store(&settings{page: a.HasPage(), tryTools: a.CanTry(), keepValues: a.KeepValues, maxBody: body})
 	c.o.Runs.KeepValues(a.KeepValues)
-	c.Poke()
+	c.Wake()
 }
 
-// Poke says that there may be something new to see.
-func (c *Console) Poke() { c.events.Poke() }
+// Wake notifies the event streams that the state may have changed.
+func (c *Console) Wake() { c.events.Wake() }
 
-// Close waits for what watches; Options.Admin.Draining is closed.
+// Close waits for the event streams to end; Options.Admin.Draining has to be closed before.
 func (c *Console) Close() { c.events.Close() }
 
 // isAPI reports whether a path is of the API.
@@ -112,8 +112,8 @@ func Is(path string) bool { return isAPI(path) || isPage(path) }
 
 func isPage(path string) bool { return page.Is(path) || path == "/login" || path == "/logout" }
 
-// Serve serves a request for what operators see; false: it is for something else. Where the page is not served, GET / is
-// for everybody, and left to the caller.
+// Serve serves a request for the API or the page; false if it is for something else. Without the page, GET / is public,
+// and left to the caller.
 func (c *Console) Serve(w http.ResponseWriter, r *http.Request, port gate.Port, rules *gate.Rules) bool {
 	path, s := r.URL.Path, c.settings.Load()
 	mine := isAPI(path) || s.page && isPage(path)
@@ -126,7 +126,7 @@ func (c *Console) Serve(w http.ResponseWriter, r *http.Request, port gate.Port, 
 	case path == "/login" || path == "/logout":
 		c.session(w, r, rules, port)
 	case errors.As(err, &refusal) && page.IsAsset(path) && refusal.Login:
-		page.ServeAsset(w, r) // of the page on which one logs in
+		page.ServeAsset(w, r) // needed by the login page
 	case errors.As(err, &refusal):
 		if path == "/" && port == gate.Clients && !(refusal.Login && page.WantsHTML(r)) {
 			return false
@@ -154,7 +154,7 @@ func (c *Console) serve(w http.ResponseWriter, r *http.Request, s *settings) {
 	}
 }
 
-// serveAPI serves what is not package admin's. Names may have slashes, escaped or not.
+// serveAPI serves what package admin does not. Names in paths may have slashes, escaped or not.
 func (c *Console) serveAPI(w http.ResponseWriter, r *http.Request, s *settings) {
 	rest := strings.TrimPrefix(r.URL.EscapedPath(), "/api/v1/")
 	section, rest, _ := strings.Cut(rest, "/")
@@ -167,10 +167,10 @@ func (c *Console) serveAPI(w http.ResponseWriter, r *http.Request, s *settings) 
 	case section == "runs" && isAnswer && post:
 		c.answer(w, r, s, unescaped(answered))
 	case post:
-		fail(w, r, http.StatusNotFound, "there is no POST "+r.URL.Path, "POST /api/v1/tools/NAME/call calls a tool")
+		fail(w, r, http.StatusNotFound, "no endpoint POST "+r.URL.Path, "POST /api/v1/tools/NAME/call calls a tool")
 	case r.Method != http.MethodGet && r.Method != http.MethodHead:
 		w.Header().Set("Allow", "GET, HEAD, POST")
-		fail(w, r, http.StatusMethodNotAllowed, r.Method+" is nothing that this API does", "")
+		fail(w, r, http.StatusMethodNotAllowed, r.Method+" is not supported by this API", "")
 	case section == "events" && rest == "":
 		c.events.ServeHTTP(w, r)
 	case section == "runs" && rest == "":
@@ -182,7 +182,7 @@ func (c *Console) serveAPI(w http.ResponseWriter, r *http.Request, s *settings) 
 	}
 }
 
-// About says what this is to programs; details are for operators.
+// About describes the endpoint to programs, at GET /; details are for operators.
 func (c *Console) About(w http.ResponseWriter, details bool) {
 	s := c.status()
 	about := struct {
@@ -190,7 +190,7 @@ func (c *Console) About(w http.ResponseWriter, details bool) {
 		Version  string   `json:"version"`
 		Endpoint string   `json:"endpoint"`
 		Profiles []string `json:"profiles,omitzero"`
-		Tools    *int     `json:"tools,omitempty"` // that clients see
+		Tools    *int     `json:"tools,omitempty"` // number of visible tools
 	}{Name: s.Name, Version: s.Version, Endpoint: "/mcp"}
 	if details {
 		about.Profiles, about.Tools = []string{}, &s.Tools.Visible
@@ -262,7 +262,7 @@ func (c *Console) session(w http.ResponseWriter, r *http.Request, rules *gate.Ru
 	http.Redirect(w, r, to, http.StatusSeeOther)
 }
 
-// refuse answers a request that the gate does not let in.
+// refuse answers a request that the gate has refused.
 func (c *Console) refuse(w http.ResponseWriter, r *http.Request, refusal *gate.Refusal) {
 	c.o.Turned(r, refusal.Status, refusal.Reason)
 	page.Secure(w.Header())
@@ -279,24 +279,24 @@ func (c *Console) refuse(w http.ResponseWriter, r *http.Request, refusal *gate.R
 	}
 }
 
-// reply answers with a document.
+// reply writes a document as JSON.
 func (c *Console) reply(w http.ResponseWriter, document any) {
 	text, err := jsonscan.Readable(document)
 	if err != nil {
-		panic(err) // texts, numbers and values that were read as JSON
+		panic(err) // a bug: documents consist of texts, numbers and valid JSON
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(append(c.o.Admin.Hide(text), '\n')) // whoever asked may be gone
+	_, _ = w.Write(append(c.o.Admin.Hide(text), '\n')) // the client may have disconnected
 }
 
-// fail answers with what is wrong and what would be right; for a page, with a part of it.
+// fail answers with an error and a hint about what would be right; as a fragment of HTML for the page.
 func fail(w http.ResponseWriter, r *http.Request, code int, message, hint string) {
 	page.Secure(w.Header())
 	if r.Method == http.MethodPost && page.WantsHTML(r) {
 		page.Wrong(w, code, message, hint)
 		return
 	}
-	text, _ := jsonscan.Readable(status.Failure{Error: message, Hint: hint}) // two texts
+	text, _ := jsonscan.Readable(status.Failure{Error: message, Hint: hint}) // cannot fail: two strings
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
 	_, _ = w.Write(append(text, '\n'))

@@ -8,16 +8,16 @@ import (
 	"github.com/vmcp-dev/vmcp/proxy/status"
 )
 
-// present is what there is to see, for the stream of events. What changes all the time, such as counters, makes no event.
+// present is the current state, for the stream of events. What changes constantly, such as counters, is not in it.
 func (c *Console) present() []events.Event {
 	s := c.status()
 	var all []events.Event
 	add := func(kind, key string, document, mark any) {
 		data, err := jsonscan.Readable(document)
 		if err != nil {
-			panic(err) // texts and numbers
+			panic(err) // a bug: it consists of texts and numbers
 		}
-		seen, _ := json.Marshal(mark) // as document
+		seen, _ := json.Marshal(mark) // cannot fail, as for document
 		all = append(all, events.Event{Kind: kind, Key: key, Data: c.o.Admin.Hide(data), Mark: seen})
 	}
 	for _, b := range s.Backends {
@@ -25,7 +25,7 @@ func (c *Console) present() []events.Event {
 	}
 	version := c.o.Version()
 	catalog := struct {
-		Version  uint64       `json:"version"` // counts the catalogs of this process
+		Version  uint64       `json:"version"` // number of the catalog in this process
 		Tools    status.Tools `json:"tools"`
 		Problems int          `json:"problems"`
 	}{version, s.Tools, len(s.Problems)}
@@ -42,7 +42,7 @@ func (c *Console) present() []events.Event {
 	return all
 }
 
-// status is the document of the endpoint, without the secrets of the configuration.
+// status is the status document, with secrets replaced.
 func (c *Console) status() status.Status { return hidden(c, c.o.Admin.Status()) }
 
 func (c *Console) tools() []status.ToolRow { return hidden(c, c.o.Admin.Tools()) }
@@ -52,11 +52,11 @@ func (c *Console) tool(name string) (status.Tool, bool) {
 	return hidden(c, t), ok
 }
 
-// hidden is a document without the secrets of the configuration.
+// hidden is a document with the secrets of the configuration replaced.
 func hidden[T any](c *Console, document T) (clean T) {
 	text, err := jsonscan.Readable(document)
 	if err != nil {
-		return document // a time that no JSON has: it holds no secret
+		return document // a time that JSON cannot have; it contains no secret
 	}
 	without := c.o.Admin.Hide(text)
 	if string(without) == string(text) || json.Unmarshal(without, &clean) != nil {

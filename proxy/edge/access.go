@@ -12,15 +12,15 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
 
-// Who comes in.
+// Authentication.
 //
-// A request of the endpoint is authenticated once, at the edge, before its body is read. Who
-// it is travels with its context; sessions, states, streams, tasks and connections are
-// compared by the principal's key, and somebody else's is answered as one that is not there.
+// A request is authenticated once, before its body is read. Its principal is in its context. Sessions, states, streams,
+// tasks and connections belong to a principal's key; for another principal the response is the same as if they did not
+// exist.
 
 type principalKey struct{}
 
-// authenticate finds out who asks. It answers a request that does not come in.
+// authenticate finds the principal of a request. If it refuses the request, it answers it and returns false.
 func (v *Server) authenticate(w http.ResponseWriter, r *http.Request) (*http.Request, bool) {
 	a := v.access.Load().auth
 	who, err := a.AuthenticateAt(profileOf(r), r)
@@ -38,7 +38,7 @@ func (v *Server) authenticate(w http.ResponseWriter, r *http.Request) (*http.Req
 	return r.WithContext(ctx), true
 }
 
-// refuseAccess answers with the challenge that a refusal wants.
+// refuseAccess answers with the challenge of a refusal.
 func (v *Server) refuseAccess(w http.ResponseWriter, r *http.Request, a *auth.Authenticator, err error) {
 	var refusal *auth.Refusal
 	if !errors.As(err, &refusal) {
@@ -50,13 +50,13 @@ func (v *Server) refuseAccess(w http.ResponseWriter, r *http.Request, a *auth.Au
 	refuse(w, refusal.Status, nil, wire.Errorf(wire.InvalidRequest, "%s", refusal.Error()))
 }
 
-// PrincipalOf is who the request comes from that ctx belongs to; nil is nobody.
+// PrincipalOf is the principal of the request to which ctx belongs; nil is anonymous.
 func PrincipalOf(ctx context.Context) *auth.Principal {
 	who, _ := ctx.Value(principalKey{}).(*auth.Principal)
 	return who
 }
 
-// WithPrincipal is ctx as that of a request of who; nil is nobody.
+// WithPrincipal is ctx with a principal; nil is anonymous.
 func WithPrincipal(ctx context.Context, who *auth.Principal) context.Context {
 	if who == nil {
 		return ctx
@@ -64,16 +64,16 @@ func WithPrincipal(ctx context.Context, who *auth.Principal) context.Context {
 	return context.WithValue(ctx, principalKey{}, who)
 }
 
-// principal is the key of who a request comes from; "" is nobody's.
+// principal is the key of a request's principal; "" is anonymous.
 func (v *Server) principal(r *http.Request) string { return PrincipalOf(r.Context()).Key() }
 
-// whileTrusted is the context of a request that lasts: it ends with the credential, too.
+// whileTrusted is the context of a long request: it also ends when the credential expires.
 func (v *Server) whileTrusted(r *http.Request) (context.Context, func()) {
 	return v.access.Load().auth.Watch(r.Context(), PrincipalOf(r.Context()), auth.TokenOf(r))
 }
 
-// whileListening is the context of a request on which a client only listens: it ends with the
-// credential, with the profile and with Drain, too.
+// whileListening is the context of a request on which a client only listens: it also ends when the credential expires,
+// when the profile is removed, and with Drain.
 func (v *Server) whileListening(r *http.Request) (context.Context, func()) {
 	trusted, done := v.whileTrusted(r)
 	there, left := v.access.Load().lives.While(trusted, profileOf(r))
@@ -81,14 +81,14 @@ func (v *Server) whileListening(r *http.Request) (context.Context, func()) {
 	return ctx, func() { cancel(); left(); done() }
 }
 
-// untilDrained is ctx that ends with Drain, too.
+// untilDrained is ctx, ended also by Drain.
 func (v *Server) untilDrained(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	stop := context.AfterFunc(v.listening, cancel)
 	return ctx, func() { stop(); cancel() }
 }
 
-// authenticator makes what a configuration wants, or keeps the one there is.
+// authenticator makes the authenticator of a configuration, or keeps the old one if nothing about it changed.
 func authenticator(cfg *config.Config, old *access, log *slog.Logger) (*auth.Authenticator, error) {
 	if old != nil && reflect.DeepEqual(old.incoming.Authentication(), cfg.IncomingAuth.Authentication()) {
 		return old.auth, nil
@@ -96,9 +96,8 @@ func authenticator(cfg *config.Config, old *access, log *slog.Logger) (*auth.Aut
 	return auth.New(cfg.IncomingAuth, auth.Options{Log: log})
 }
 
-// Verify says whether a token lets its bearer in; it is for a client without a port, who
-// brings it in the environment. Without authentication none is needed. Requests on stdio come
-// from the principal that was let in last.
+// Verify checks the token of a client on stdio, which has it from the environment. Without authentication no token is
+// needed. Requests on stdio come from the principal that was verified last.
 func (v *Server) Verify(ctx context.Context, token string) error {
 	a := v.access.Load().auth
 	var who *auth.Principal

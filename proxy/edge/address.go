@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// AddressOf is the address that a request comes from, as far as the proxies that are trusted say.
+// AddressOf is the remote address of a request, with trustedProxies applied.
 func (v *Server) AddressOf(r *http.Request) string {
 	if addr, ok := addressOf(r, v.sessions.limits.Load().trusted); ok {
 		return addr.String()
@@ -18,9 +18,8 @@ func (v *Server) AddressOf(r *http.Request) string {
 	return peer.Addr().Unmap().String()
 }
 
-// addressOf is the address that a request's limits count by: what the outermost of the
-// trusted proxies has seen. ok is false where no proxy is trusted, for then everybody may
-// come from one address, and for this machine.
+// addressOf is the address by which limits count a request: the one that the outermost trusted proxy saw. ok is false
+// without trusted proxies, since then all clients may share one address, and for loopback addresses.
 func addressOf(r *http.Request, trusted []netip.Prefix) (addr netip.Addr, ok bool) {
 	if len(trusted) == 0 {
 		return addr, false
@@ -50,7 +49,7 @@ func contained(addr netip.Addr, in []netip.Prefix) bool {
 	return false
 }
 
-// network is what one user has: an address, and with IPv6 the 64 bits that are theirs to fill.
+// network is what one user has: an IPv4 address, or the /64 of an IPv6 address.
 func network(addr netip.Addr) netip.Addr {
 	if addr.Is6() {
 		if p, err := addr.Prefix(64); err == nil {

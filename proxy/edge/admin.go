@@ -6,7 +6,8 @@ import (
 	"github.com/vmcp-dev/vmcp/proxy/gate"
 )
 
-// AdminHandler is the port for operators: what isOperators says, and /healthz, which alone asks for no credential. It never serves MCP.
+// AdminHandler serves the port for operators: the paths of isOperators, and /healthz, which alone needs no credential.
+// It never serves MCP.
 func (v *Server) AdminHandler() http.Handler { return http.HandlerFunc(v.serveAdmin) }
 
 func (v *Server) serveAdmin(w http.ResponseWriter, r *http.Request) {
@@ -25,7 +26,7 @@ func (v *Server) serveAdmin(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// serveOperators serves the page and the API for operators; false: the request is for something else.
+// serveOperators serves the page and the API for operators; false if the request is for something else.
 func (v *Server) serveOperators(w http.ResponseWriter, r *http.Request, port gate.Port) bool {
 	return v.operators != nil && v.operators(w, r, port, &v.access.Load().gate)
 }

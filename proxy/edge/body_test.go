@@ -16,10 +16,11 @@ import (
 
 	"github.com/vmcp-dev/vmcp/internal/testmode"
 	"github.com/vmcp-dev/vmcp/proxy/edge/body"
+	"github.com/vmcp-dev/vmcp/proxy/edge/stream"
 )
 
-// served serves a handler as the command does, on an in-memory network where synctest can
-// see that everything waits.
+// served serves a handler as the command does, on an in-memory network, so that synctest can see that everything is
+// blocked.
 func served(t *testing.T, h http.Handler) (dial func() net.Conn) {
 	conns := make(chan net.Conn)
 	l := &pipeListener{conns: conns, closed: make(chan struct{})}
@@ -60,8 +61,8 @@ func (l *pipeListener) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0
 
 const postHead = "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\n"
 
-// TestUnfinishedBodiesEnd: senders that declare a large size and stop, or trickle, get an answer and
-// hung up on; what they announced is never held.
+// TestUnfinishedBodiesEnd: a sender that announces a large size and stops, or is too slow, gets a response and is
+// disconnected; no memory is used for what it has only announced.
 func TestUnfinishedBodiesEnd(t *testing.T) {
 	for name, head := range map[string]string{
 		"announced": "Content-Length: 4194304\r\n\r\n{",
@@ -97,7 +98,7 @@ func TestUnfinishedBodiesEnd(t *testing.T) {
 	}
 }
 
-// TestSlowBodyIsTaken: a body that comes in pieces with pauses is whole in the end.
+// TestSlowBodyIsTaken: a body that arrives in pieces with pauses is complete in the end.
 func TestSlowBodyIsTaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := started(t)
@@ -116,8 +117,8 @@ func TestSlowBodyIsTaken(t *testing.T) {
 	})
 }
 
-// TestLargeBodiesAreBounded: beyond what all requests may hold together, large ones are
-// refused and small ones are served; what was held is released.
+// TestLargeBodiesAreBounded: beyond the limit for all requests, large ones are refused and small ones are served;
+// memory is released afterwards.
 func TestLargeBodiesAreBounded(t *testing.T) {
 	v := started(t)
 	v.bodies.Limit = 1 << 20
@@ -138,27 +139,26 @@ func TestLargeBodiesAreBounded(t *testing.T) {
 	if got := post(900_000); got != 200 {
 		t.Errorf("0.9 MB of 1 MB: %d, want 200", got)
 	}
-	if held := v.bodies.Held(); held != 0 {
+	if held := v.bodies.Reserved(); held != 0 {
 		t.Errorf("%d bytes are still on the account", held)
 	}
-	v.bodies.Take(1 << 20)
+	v.bodies.Reserve(1 << 20)
 	if got := post(100); got != 200 {
 		t.Errorf("a small request while there is no room: %d, want 200", got)
 	}
 }
 
-// TestUnreadWritesEnd: a client that stops reading loses its connection, one that goes on
-// slowly does not.
+// TestUnreadWritesEnd: a client that stops reading is disconnected, one that reads slowly is not.
 func TestUnreadWritesEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		here, there := net.Pipe()
 		defer here.Close()
-		c := &timedConn{there}
+		c := &timedConn{Conn: there, from: Listener(nil)}
 		written := make(chan error)
 		write := func() { _, err := c.Write(make([]byte, 5*writePiece)); written <- err }
 		go write()
 		for range 5 {
-			time.Sleep(slowReader - time.Second)
+			time.Sleep(stream.SlowReader - time.Second)
 			io.ReadFull(here, make([]byte, writePiece))
 		}
 		if err := <-written; err != nil {
@@ -173,7 +173,7 @@ func TestUnreadWritesEnd(t *testing.T) {
 	})
 }
 
-// TestUnfinishedBodiesOverSockets is the same over the real thing.
+// TestUnfinishedBodiesOverSockets is the same over real sockets.
 func TestUnfinishedBodiesOverSockets(t *testing.T) {
 	testmode.NeedThorough(t)
 	v := started(t)

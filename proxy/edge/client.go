@@ -9,12 +9,11 @@ import (
 	"github.com/vmcp-dev/vmcp/proxy/edge/body"
 )
 
-// A Client is who a request comes from: a legacy session, or one stateless request with
-// what its _meta says.
+// A Client is the sender of a request: a session, or one stateless request with what its _meta declares.
 type Client struct {
 	Session      *Session // nil for a stateless client
 	Principal    string
-	Profile      string // what it sees the catalog through; "" is none
+	Profile      string // through which it sees the catalog; "" is none
 	Revision     string
 	Capabilities json.RawMessage
 	Info         json.RawMessage
@@ -24,13 +23,16 @@ type Client struct {
 // Modern reports whether the client is stateless.
 func (c *Client) Modern() bool { return c.Session == nil }
 
-// Can reports whether the client declared what a server-initiated request needs.
+// OnStdio reports whether the client has a session on standard input and output.
+func (c *Client) OnStdio() bool { return c.Session != nil && c.Session.out != nil }
+
+// Can reports whether the client declared the capability for a server-initiated request.
 func (c *Client) Can(method string) bool { return wire.CanAsk(c.Capabilities, method) }
 
-// CallsBack reports whether any server-initiated request can reach the client.
+// CallsBack reports whether the client declared the capability for any server-initiated request.
 func (c *Client) CallsBack() bool { return wire.CanAskAny(c.Capabilities) }
 
-// Level is the least log level that the client wants; "" when it has set none.
+// Level is the lowest log level that the client wants; "" if it has set none.
 func (c *Client) Level() string {
 	if c.Session != nil {
 		return c.Session.Level()
@@ -38,8 +40,8 @@ func (c *Client) Level() string {
 	return c.logLevel
 }
 
-// Wants reports whether a log message of this level is for the client. A stateless
-// client gets none it did not ask for; a session that never set a level gets all.
+// Wants reports whether the client wants a log message of a level. A stateless client gets only what it asked for; a
+// session that never set a level gets all messages.
 func (c *Client) Wants(level string) bool {
 	asked := c.Level()
 	if asked == "" {
@@ -48,39 +50,39 @@ func (c *Client) Wants(level string) bool {
 	return wire.Severity(level) >= wire.Severity(asked)
 }
 
-// A FrameWriter is where frames for a client go before the result of a request.
+// A FrameWriter writes frames to a client ahead of the response to a request.
 type FrameWriter interface {
-	// Send waits until there is room for the notification.
+	// Send blocks until there is room for the notification.
 	Send(frame []byte)
-	// Offer never waits: a client that is slow loses older notifications.
+	// Offer never blocks: for a slow client older notifications are dropped.
 	Offer(frame []byte)
-	// Request is Send for a request to the client, which is never lost.
+	// Request is Send for a request to the client, which is never dropped.
 	Request(frame []byte)
 }
 
-// A Request is one request or notification of a client, as it came in.
+// A Request is one request or notification of a client.
 type Request struct {
 	Client *Client
-	Method string          // of MCP; "GET" and "DELETE" of a session's stream and of a session
-	Params json.RawMessage // nil where there are none
-	ID     json.RawMessage // nil of what has no response
+	Method string          // of MCP; "GET" and "DELETE" for a session's stream and its end
+	Params json.RawMessage // nil if there are none
+	ID     json.RawMessage // nil for a notification
 	Header http.Header     // of HTTP; nil on stdio, and for clients with a session
-	Body   *body.Buffer    // what Params is a part of; nil where nobody reuses it
-	Out    FrameWriter     // where frames go ahead of the response
+	Body   *body.Buffer    // the buffer that Params is a part of; nil if it is not reused
+	Out    FrameWriter     // for frames ahead of the response
 }
 
-// SendAway ends the connection that out writes to where the client's revision has polling:
-// the client is asked to come back for the answer after retry (SEP-1699).
+// SendAway ends the connection of out, if the client's revision has polling: the client is to reconnect after retry for
+// the response (SEP-1699).
 func SendAway(out FrameWriter, retry time.Duration) {
 	if h, ok := out.(*httpReply); ok && h.polling {
 		if s := h.upgrade(); s != nil && s == h.stream {
-			s.sendAway(retry)
+			s.SendAway(retry)
 		}
 	}
 }
 
-// SeesDetails reports whether the client that out writes to may see what operators see: who
-// started this program, and whoever sees the details of /readyz.
+// SeesDetails reports whether the client of out may see what operators see: a client on stdio, and one to which /readyz
+// shows details.
 func SeesDetails(out FrameWriter) bool {
 	switch o := out.(type) {
 	case *lineWriter:

@@ -12,8 +12,7 @@ import (
 	"github.com/vmcp-dev/vmcp/config"
 )
 
-// empty is a Handler and a Peer for tests of what a Server does by itself: the result of every
-// request is {}.
+// empty is a Handler and a Peer for tests of a Server: the result of every request is {}.
 type empty struct{}
 
 func (empty) Admit(ctx context.Context, _ Request, do func(context.Context) error) error {
@@ -44,7 +43,7 @@ func started(t *testing.T) *Server {
 	return v
 }
 
-// apply brings a Server to a configuration.
+// apply applies a configuration to a Server.
 func apply(t *testing.T, v *Server, cfg *config.Config) {
 	t.Helper()
 	cfg.Complete()

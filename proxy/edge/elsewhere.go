@@ -12,26 +12,28 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 	"github.com/vmcp-dev/vmcp/proxy/edge/ids"
+	"github.com/vmcp-dev/vmcp/proxy/edge/stream"
 )
 
-// Elsewhere are the other replicas of a cluster: sessions and calls that wait are in the memory of one of them.
+// Elsewhere is the access to the other replicas of a cluster: each session and each suspended call is in the memory of
+// one.
 type Elsewhere interface {
 	// Awake is called before a session of this process is used.
 	Awake(ctx context.Context)
-	// Opened is called for a new session before its client knows of it; said is what its text says.
+	// Opened is called for a new session before its client gets the id; said is the content of the id.
 	Opened(ctx context.Context, s *Session, said *ids.Session) error
-	// Route is called for a request of a session that is not here, with what it brings. It returns the session if the
-	// request is to be served here, since this process has adopted it, and nil when it has answered the request;
-	// ErrNoSession when there is no such session.
+	// Route is called for a request of a session that is not here, with the request's body. It returns the session if
+	// this process has adopted it and is to serve the request, nil if it has answered the request, and ErrNoSession if
+	// there is no such session.
 	Route(w http.ResponseWriter, r *http.Request, body []byte, said *ids.Session) (*Session, error)
-	// Holds is called for a stateless request that brings a state, and reports whether the call that waits for it is
-	// elsewhere: the request was answered, unless there is an error.
+	// Holds is called for a stateless request with a requestState. It returns true if another replica has the suspended
+	// call; the request was answered then, unless there is an error.
 	Holds(w http.ResponseWriter, r *http.Request, body []byte, asked Request) (bool, error)
-	// Deleted is called for a session that is over for every replica.
+	// Deleted is called for a session that a client has ended.
 	Deleted(s *Session)
 }
 
-// Join makes the process one of several: what is not here may be elsewhere. It is called before the first request.
+// Join makes the Server one of several replicas. It is called before the first request.
 func (v *Server) Join(e Elsewhere) { v.elsewhere.Store(&e) }
 
 // others are the other replicas; nil without any.
@@ -42,27 +44,27 @@ func (v *Server) others() Elsewhere {
 	return nil
 }
 
-// ErrNoSession is the one answer to everything that is wrong with the id of a session.
+// ErrNoSession is the one error for every session id that is not accepted.
 var ErrNoSession = wire.Errorf(wire.InvalidRequest, "session not found: begin a new one with initialize")
 
 type passedKey struct{}
 
-// ServePassed serves a request that another replica has passed on, which has found out that it comes from who. It is not
-// passed on again.
+// ServePassed serves a request that another replica has forwarded and authenticated as who. It is not forwarded again.
 func (v *Server) ServePassed(w http.ResponseWriter, r *http.Request, who *auth.Principal) {
 	ctx := WithPrincipal(v.within(r, who), who)
 	v.serveMCP(w, r.WithContext(context.WithValue(ctx, passedKey{}, true)))
 }
 
-// WasPassed reports whether another replica has passed on the request that ctx belongs to.
+// WasPassed reports whether the request to which ctx belongs was forwarded by another replica.
 func WasPassed(ctx context.Context) bool { return ctx.Value(passedKey{}) != nil }
 
-// claim finds the session that a request names, wherever it is; body is what the request brings. nil: the request is answered.
-func (v *Server) claim(w http.ResponseWriter, r *http.Request, id json.RawMessage, body []byte) *Session {
+// acquire finds the session that a request names, here or at another replica; body is the request's body. nil: the
+// request was answered.
+func (v *Server) acquire(w http.ResponseWriter, r *http.Request, id json.RawMessage, body []byte) *Session {
 	e := v.others()
 	if e != nil {
 		e.Awake(r.Context())
-		if r.Method == http.MethodGet { // a stream that is passed on ends with Drain, as one of this process does
+		if r.Method == http.MethodGet { // like a stream of this process, a forwarded one ends with Drain
 			ctx, done := v.untilDrained(r.Context())
 			defer done()
 			r = r.WithContext(ctx)
@@ -85,19 +87,19 @@ func (v *Server) claim(w http.ResponseWriter, r *http.Request, id json.RawMessag
 	return nil
 }
 
-// An Adoption is what a session is begun anew from, beside what its text says.
+// An Adoption is what a session is restored from, beside what its id contains.
 type Adoption struct {
-	Epoch        int64  // how often it was adopted
+	Epoch        int64  // number of adoptions
 	Level        string // of log messages
 	Capabilities json.RawMessage
 }
 
-// Adopt begins a session anew that was another replica's, for a request that names it. ready is called before
-// anybody finds it; its error ends it.
+// Adopt restores a session of another replica for a request that names it. ready is called before other requests can
+// find the session; if it returns an error, the session ends.
 func (v *Server) Adopt(r *http.Request, said *ids.Session, a Adoption, ready func(*Session) error) (*Session, error) {
 	c := &Client{Principal: v.principal(r), Profile: said.Profile, Revision: said.Revision, Capabilities: a.Capabilities, Info: said.Info}
-	s := &Session{ID: said.ID, Text: r.Header.Get(wire.HeaderSession), Client: c, opened: v.sealer.Load(), epoch: "e" + strconv.FormatInt(a.Epoch, 10) + ".", used: time.Now(), begun: true, ready: true, logLevel: a.Level}
-	c.Session, s.budget = s, &budget{session: s, all: &v.replays}
+	s := &Session{ID: said.ID, Text: r.Header.Get(wire.HeaderSession), Client: c, opened: v.sealer.Load(), used: time.Now(), begun: true, ready: true, logLevel: a.Level}
+	c.Session, s.streams = s, stream.NewSet(&v.streams, "e"+strconv.FormatInt(a.Epoch, 10)+".")
 	s.Peer = v.handler.Open(r.Context(), s)
 	err := ready(s)
 	if err == nil {
@@ -110,14 +112,14 @@ func (v *Server) Adopt(r *http.Request, said *ids.Session, a Adoption, ready fun
 	return nil, errors.Join(err, v.life.Err())
 }
 
-// Lose forgets a session that goes on at another replica: nothing ends but here.
+// Lose removes a session that continues at another replica: it ends only here.
 func (v *Server) Lose(s *Session) {
 	v.sessions.remove(s.ID)
 	s.close()
 	s.Peer.Left()
 }
 
-// passOn reports whether a stateless request brings the state of a call which waits elsewhere, and answers it.
+// passOn forwards a stateless request that resumes a call suspended at another replica, and reports whether it did.
 func (h *httpReply) passOn(body []byte, asked Request) bool {
 	e := h.server.others()
 	if e == nil || WasPassed(h.r.Context()) || jsonscan.Get(asked.Params, "requestState") == nil {
@@ -130,5 +132,5 @@ func (h *httpReply) passOn(body []byte, asked Request) bool {
 	return elsewhere
 }
 
-// MaxBody is how large the body of a request may be.
+// MaxBody is the size limit of a request's body, in bytes.
 func (v *Server) MaxBody() int64 { return v.access.Load().maxBody }

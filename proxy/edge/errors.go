@@ -2,6 +2,7 @@ package edge
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"net/http"
 	"os"
@@ -13,16 +14,21 @@ import (
 	"github.com/vmcp-dev/vmcp/proxy/edge/body"
 )
 
-// ErrCancelled answers a request that was cancelled: by its client, or by the end of the
-// client's session.
+// ErrCancelled is the response to a request that was cancelled by its client, or by the end of the client's session.
 var ErrCancelled = wire.Errorf(wire.RequestCancelled, "request cancelled")
 
-// A Refusal is an error that we answer with, never a backend: it has an HTTP status of its own
-// for clients of every revision. In a batch, on a stream and on stdio it is the JSON-RPC error.
+// errCut answers a request that was broken off by the end of the process; see Cut.
+var errCut = &wire.Error{
+	Code: wire.InternalError, Message: "the server is shutting down: the call was cancelled before its response came",
+	Data: json.RawMessage(`{"reason":"stopping"}`),
+}
+
+// A Refusal is an error of the proxy itself, never of a backend. It has an HTTP status for clients of every revision.
+// In a batch, on a stream and on stdio it is the JSON-RPC error alone.
 type Refusal struct {
 	Err    *wire.Error
 	Status int
-	Header http.Header // to set; nil for none
+	Header http.Header // to add to the response; nil for none
 }
 
 func (r *Refusal) Error() string { return r.Err.Message }
@@ -30,22 +36,22 @@ func (r *Refusal) Error() string { return r.Err.Message }
 // Unwrap returns the JSON-RPC error.
 func (r *Refusal) Unwrap() error { return r.Err }
 
-// RefusalOf is the refusal that err is; nil if it is none.
+// RefusalOf is err as a Refusal; nil if it is none.
 func RefusalOf(err error) *Refusal {
 	var r *Refusal
 	errors.As(err, &r)
 	return r
 }
 
-// write sets what a refusal wants of the answer's header.
+// write sets the headers of a refusal.
 func (r *Refusal) write(h http.Header) {
 	for name, values := range r.Header {
 		h[name] = values
 	}
 }
 
-// StepUp is the refusal of what a token with further scopes may do: a challenge names all that
-// are needed, so that the client can ask for them at once; profile is the one that it uses.
+// StepUp is the refusal of a call that needs a token with further scopes. The challenge lists all that are needed, so
+// that the client can request them at once; profile is the client's.
 func (v *Server) StepUp(scopes []string, profile string) *Refusal {
 	a, h := v.access.Load().auth, http.Header{}
 	refusal := a.StepUp(scopes)
@@ -55,7 +61,7 @@ func (v *Server) StepUp(scopes []string, profile string) *Refusal {
 	return &Refusal{Err: err, Status: refusal.Status, Header: h}
 }
 
-// ClientError is a backend's failure as the client sees it, and a Refusal as it is.
+// ClientError is a backend's error in the form for the client; a Refusal is returned unchanged.
 func ClientError(err error) error {
 	if r := RefusalOf(err); r != nil {
 		return r
@@ -76,7 +82,7 @@ func ClientError(err error) error {
 	return err
 }
 
-// busyRetry is the Retry-After of a refusal for want of room.
+// busyRetry is the Retry-After, in seconds, when an endpoint has no room.
 const busyRetry = "5"
 
 func refuseBody(w http.ResponseWriter, err error) {
@@ -86,7 +92,7 @@ func refuseBody(w http.ResponseWriter, err error) {
 		status, code = http.StatusRequestEntityTooLarge, wire.InvalidRequest
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		status = http.StatusRequestTimeout
-		err = errors.New("the body did not come within " + body.Time.String())
+		err = errors.New("the body did not arrive within " + body.Time.String())
 	case errors.Is(err, body.ErrBusy):
 		refuseBusy(w, nil, err)
 		return
@@ -95,7 +101,7 @@ func refuseBody(w http.ResponseWriter, err error) {
 	refuse(w, status, nil, wire.Errorf(code, "read request: %v", err))
 }
 
-// refuseBusy answers a request for which there is no room now.
+// refuseBusy answers a request for which there is no room.
 func refuseBusy(w http.ResponseWriter, id []byte, err error) {
 	w.Header().Set("Connection", "close")
 	w.Header().Set("Retry-After", busyRetry)

@@ -12,8 +12,7 @@ import (
 	"github.com/vmcp-dev/vmcp/backends"
 )
 
-// TestBatchesAreBounded by the number of their messages, and by what the answers hold
-// together.
+// TestBatchesAreBounded: by the number of messages, and by the size of the responses together.
 func TestBatchesAreBounded(t *testing.T) {
 	v := started(t)
 	id, _, _ := initialize(t, v, "", `"protocolVersion":"2025-03-26"`)
@@ -41,7 +40,7 @@ func TestBatchesAreBounded(t *testing.T) {
 	}
 }
 
-// TestLongLineEndsStdio: a client on a pipe is not read for ever for one message.
+// TestLongLineEndsStdio: a line of a client on a pipe is bounded.
 func TestLongLineEndsStdio(t *testing.T) {
 	v := started(t)
 	err := v.ServeStdio(t.Context(), endless{}, io.Discard)

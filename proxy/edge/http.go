@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"net/http"
 	"strconv"
 	"strings"
@@ -15,12 +16,13 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 	"github.com/vmcp-dev/vmcp/proxy/edge/body"
+	"github.com/vmcp-dev/vmcp/proxy/edge/stream"
 )
 
 const (
-	// maxPadding is how much a backend's frame may have behind its result.
+	// maxPadding bounds what a backend's frame may have behind its result, in bytes.
 	maxPadding = 1 << 20
-	// streamAfter is how long an answer may take before it becomes an event stream.
+	// streamAfter is the time after which a pending response becomes an event stream.
 	streamAfter = 10 * time.Second
 )
 
@@ -46,7 +48,7 @@ func notAllowed(w http.ResponseWriter, allow string) {
 	refuse(w, http.StatusMethodNotAllowed, nil, wire.Invalid("want %s", allow))
 }
 
-// post serves one frame, or a batch where the revision has batches.
+// post serves one message, or a batch if the revision has batches.
 func (v *Server) post(w http.ResponseWriter, r *http.Request) {
 	if ct := r.Header.Get("Content-Type"); ct != "application/json" && !strings.HasPrefix(ct, "application/json;") {
 		refuse(w, http.StatusUnsupportedMediaType, nil, wire.Invalid("content type %q: want application/json", ct))
@@ -56,7 +58,7 @@ func (v *Server) post(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusNotAcceptable, nil, wire.Invalid("Accept: want application/json, text/event-stream"))
 		return
 	}
-	buf := body.Take()
+	buf := body.New()
 	defer buf.Free()
 	if err := buf.Read(w, r, v.access.Load().maxBody, &v.bodies); err != nil {
 		refuseBody(w, err)
@@ -75,7 +77,7 @@ func (v *Server) post(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// accepts is lenient where no harm is done: it wants a client to take JSON or anything.
+// accepts is lenient: it requires only that the client accepts JSON or anything.
 func accepts(accept string) bool {
 	return accept == "" || strings.Contains(accept, "application/json") || strings.Contains(accept, "*/*") || strings.Contains(accept, "application/*")
 }
@@ -102,34 +104,44 @@ func writeJSON(w http.ResponseWriter, status int, frame []byte) {
 	w.Write(frame)
 }
 
-// httpReply is the answer to one POST: a JSON body, unless frames must go ahead of the
-// result; then it becomes an event stream.
+// httpReply is the response to one POST: a JSON body, or an event stream if frames have to be sent ahead of the result.
+//
+//	JSON pending ──► JSON written       finish, when no frame came ahead and the result took less than streamAfter
+//	     │
+//	     ▼  upgrade: a frame, or streamAfter is over, and the client accepts event streams
+//	event stream ──► ended              finish: the response is its last event
+//
+// Before upgrade nothing is written to the connection. From then on only pump writes to it, and finish waits for pump
+// before the handler returns, since the ResponseWriter is invalid after that. finished is set before the response is
+// written: a later frame goes to the standalone stream of the session, or is dropped. A stream whose connection is lost
+// continues without pump if the client can resume it; then the request continues, too (detach).
+//
+// A response that breaks off must not look complete: the handler panics with http.ErrAbortHandler.
 type httpReply struct {
-	server  *Server
-	w       http.ResponseWriter
-	r       *http.Request
-	session *Session // nil for stateless clients
-	polling bool     // the client's revision has SSE polling
-	id      json.RawMessage
-	budget  *budget         // of what its stream holds
-	ctx     context.Context // of the request
-	cancel  func()          // ends it; nil where losing the connection does
+	server    *Server
+	w         http.ResponseWriter
+	r         *http.Request
+	session   *Session // nil for stateless clients
+	polling   bool     // the client's revision has SSE polling (SEP-1699)
+	id        json.RawMessage
+	stateless *stream.Set     // for the stream of a client without a session
+	ctx       context.Context // of the request
+	cancel    func()          // cancels ctx; nil if losing the connection does
 
 	mu       sync.Mutex
-	stream   *stream       // guarded by mu; set when the answer became a stream
-	finished bool          // guarded by mu; the answer has been given
-	pumped   chan struct{} // closed when the connection is not written to any more
+	stream   *stream.Stream // guarded by mu; set once the response is a stream
+	finished bool           // guarded by mu; the response was written or begun
+	pumped   chan struct{}  // closed when nothing writes to the connection any more
 }
 
-// startSoon makes the answer an event stream when the result takes long: proxies and
-// clients give up on a connection that is silent, and a stream can be resumed.
+// startSoon makes the response an event stream when the result takes long: proxies and clients close a silent
+// connection, and a stream can be resumed.
 func (h *httpReply) startSoon() (stop func() bool) {
 	return time.AfterFunc(streamAfter, func() { h.upgrade() }).Stop
 }
 
-// Send makes the reply an event stream, puts a frame on it, and waits until there is
-// room for it. What comes after the answer, or for a client that takes no stream, goes to
-// the session's own stream.
+// Send makes the response an event stream and writes a frame to it; it blocks until there is room. A frame behind the
+// response, or for a client that does not accept streams, goes to the session's standalone stream.
 func (h *httpReply) Send(frame []byte) { h.put(frame, false) }
 
 // Request is Send for a request to the client.
@@ -138,94 +150,110 @@ func (h *httpReply) Request(frame []byte) { h.put(frame, true) }
 func (h *httpReply) put(frame []byte, request bool) {
 	switch s := h.upgrade(); {
 	case s == nil:
-	case s.request == nil:
-		s.offer(frame, request)
+	case !s.Answers():
+		s.Offer(frame, request)
 	default:
-		s.send(h.ctx, frame)
+		s.Send(h.ctx, frame)
 	}
 }
 
-// Offer is Send without waiting: where the client is slow, older notifications are dropped.
+// Offer is Send without blocking: for a slow client older notifications are dropped.
 func (h *httpReply) Offer(frame []byte) {
 	if s := h.upgrade(); s != nil {
-		s.offer(frame, false)
+		s.Offer(frame, false)
 	}
 }
 
-func (h *httpReply) upgrade() *stream {
+func (h *httpReply) upgrade() *stream.Stream {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.finished || !acceptsEvents(h.r.Header.Get("Accept")) {
 		if h.session != nil {
-			return h.session.standalone()
+			return h.session.streams.Standalone()
 		}
 		return nil
 	}
 	if h.stream == nil {
 		if h.session != nil {
-			h.stream = h.session.newStream()
+			h.stream = h.session.streams.New(h.id, h.cancel)
 		} else {
-			h.stream = newStream("", h.budget)
+			h.stream = h.stateless.Once(h.id, h.cancel)
 		}
-		h.stream.request, h.stream.cancel = h.id, h.cancel
 		h.pumped = make(chan struct{})
 		go h.pump(h.stream)
 	}
 	return h.stream
 }
 
-// pump owns the connection from the moment the answer became a stream.
-func (h *httpReply) pump(s *stream) {
+// pump writes to the connection from the upgrade on.
+func (h *httpReply) pump(s *stream.Stream) {
 	defer close(h.pumped)
-	startEvents(h.w, s, -1, h.polling).pump(s, h.r.Context().Done())
+	s.Pump(h.w, -1, h.polling, h.r.Context().Done())
 }
 
-// resumable reports whether the client can come back for the answer if it loses the
-// connection now.
+// resumable reports whether the client can get the response by reconnecting if it loses the connection now.
 func (h *httpReply) resumable() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.stream != nil && h.stream.resumable
+	return h.stream != nil && h.stream.Resumable()
 }
 
-// finish sends the result or the error and waits until the connection is done with.
+// finish writes the result or the error, and waits until nothing writes to the connection any more.
 func (h *httpReply) finish(id json.RawMessage, resp *backends.Response, err error) {
 	s := h.end()
 	if s == nil {
 		h.finishJSON(id, resp, err)
 		return
 	}
-	s.finish(h.ctx, id, resp, err)
-	if h.session != nil && h.session.endStream(s) {
+	finishStream(h.ctx, s, id, resp, err)
+	if h.session != nil && h.session.streams.End(s) {
 		<-h.pumped
-		h.session.delivered(s)
+		h.session.streams.Delivered(s)
 	} else {
-		s.close()
+		s.Close()
 		<-h.pumped
-		s.discard()
+		s.Discard()
 	}
-	if s.wasBroken() {
+	if s.WasBroken() {
 		panic(http.ErrAbortHandler)
 	}
 }
 
-// end lets no more frames in and returns the stream, if the answer became one.
-func (h *httpReply) end() *stream {
+// end accepts no more frames and returns the stream, if the response is one.
+func (h *httpReply) end() *stream.Stream {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.finished = true
 	return h.stream
 }
 
-// abandon ends the reply to a client that left.
+// abandon ends the response to a client that has disconnected.
 func (h *httpReply) abandon() {
 	if s := h.end(); s != nil {
-		s.discard()
+		s.Discard()
 		<-h.pumped
 	}
 }
 
-// release gives a response's buffers back.
+// wholeResult is the size, in bytes, up to which a result is sent as one piece of an event.
+const wholeResult = 64 << 10
+
+// finishStream sends the response on a stream. A large result is sent in pieces as it is read and consumed.
+func finishStream(ctx context.Context, s *stream.Stream, id json.RawMessage, resp *backends.Response, err error) {
+	if err != nil || resp.Body == nil && len(resp.Result) <= wholeResult {
+		s.Finish(ctx, finalFrame(id, resp, err, MaxFrame))
+		return
+	}
+	result := io.WriterTo(bytes.NewReader(resp.Result))
+	if resp.Body != nil {
+		result = resp.Body
+	}
+	if err := s.FinishFrom(ctx, id, result); err != nil {
+		s.Fail(ClientError(err))
+	}
+}
+
+// release returns a response's buffers.
 func release(resp *backends.Response) {
 	if resp != nil {
 		resp.Close()
@@ -256,7 +284,7 @@ func (h *httpReply) finishJSON(id json.RawMessage, resp *backends.Response, err 
 	case resp.Body != nil:
 		h.streamJSON(id, resp)
 	default:
-		out := body.Take()
+		out := body.New()
 		m := wire.Message{ID: id, Result: resp.Result}
 		out.B = m.Append(out.B)
 		writeJSON(h.w, http.StatusOK, out.B)
@@ -264,12 +292,12 @@ func (h *httpReply) finishJSON(id json.RawMessage, resp *backends.Response, err 
 	}
 }
 
-// streamJSON copies a large result without holding it. A backend that breaks off in the
-// middle breaks the answer off too: the client must not take it for whole.
+// streamJSON copies a large result without buffering it. If the backend breaks off, so does the response: the client
+// must not take it for complete.
 //
-// An answer of known length is cheaper for both ends than one in chunks. The exact
-// length is known only at the end, for what stands behind the result in the backend's
-// frame is not passed on: the difference, a few bytes, is made up with spaces.
+// A response with a Content-Length is cheaper for both ends than a chunked one. The exact length is known only at the
+// end, since what follows the result in the backend's frame is not passed on; the difference, a few bytes, is padded
+// with spaces.
 func (h *httpReply) streamJSON(id json.RawMessage, resp *backends.Response) {
 	head := append(append([]byte(`{"jsonrpc":"2.0","id":`), id...), `,"result":`...)
 	h.w.Header().Set("Content-Type", "application/json")
@@ -280,7 +308,7 @@ func (h *httpReply) streamJSON(id json.RawMessage, resp *backends.Response) {
 	err := resp.Body.WriteWith(h.w, func(n int64) ([]byte, error) {
 		missing := max(0, resp.AtMost-n)
 		if missing > maxPadding {
-			return nil, errors.New("that much behind a result is no frame of MCP's")
+			return nil, errors.New("the backend's frame has too many bytes behind its result")
 		}
 		return append([]byte{'}'}, bytes.Repeat([]byte{' '}, int(missing))...), nil
 	})
@@ -289,8 +317,7 @@ func (h *httpReply) streamJSON(id json.RawMessage, resp *backends.Response) {
 	}
 }
 
-// status is the HTTP status of a JSON-RPC error. Before 2026-07-28 errors of the
-// protocol's upper half travel with 200, but for those that are about access.
+// status is the HTTP status for a JSON-RPC error. With a session (before 2026-07-28) it is 200, except for a Refusal.
 func (h *httpReply) status(err error) int {
 	if r := RefusalOf(err); r != nil {
 		return r.Status
@@ -309,8 +336,8 @@ func (h *httpReply) status(err error) int {
 	return http.StatusOK
 }
 
-// detach is a context for a request that may outlive its connection: it ends with the
-// connection unless the client can resume.
+// detach is a context for a request that may outlive its connection: it ends with the connection unless the client can
+// resume.
 func (h *httpReply) detach() (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(h.r.Context()))
 	stop := context.AfterFunc(h.r.Context(), func() {

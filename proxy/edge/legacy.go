@@ -4,21 +4,23 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"slices"
 	"sync"
 
 	"github.com/vmcp-dev/vmcp/backends"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 	"github.com/vmcp-dev/vmcp/proxy/edge/ids"
+	"github.com/vmcp-dev/vmcp/proxy/edge/stream"
 )
 
-// postLegacy serves one frame of a revision with sessions.
+// postLegacy serves one message of a revision with sessions.
 func (v *Server) postLegacy(w http.ResponseWriter, r *http.Request, m *wire.Message, body []byte) {
 	if m.Method == wire.Initialize && m.IsRequest() {
 		v.postInitialize(w, r, m)
 		return
 	}
-	s := v.claim(w, r, m.ID, body)
+	s := v.acquire(w, r, m.ID, body)
 	if s == nil {
 		return
 	}
@@ -34,17 +36,21 @@ func (v *Server) postLegacy(w http.ResponseWriter, r *http.Request, m *wire.Mess
 	}
 }
 
-// sessionOf finds the session that a request names; the status tells a client whether
-// to begin a new one. said is what the text says by which the request names a session of its own that is not here.
+// sessionOf finds the session that a request names; after 404 a client begins a new session. said is the content of a
+// sealed id if the session is not in this process.
 func (v *Server) sessionOf(r *http.Request) (s *Session, said *ids.Session, status int, err error) {
 	id := r.Header.Get(wire.HeaderSession)
 	if id == "" {
 		return nil, nil, http.StatusBadRequest, wire.Invalid("no %s header: begin with initialize", wire.HeaderSession)
 	}
+	// A proxy in front of this endpoint may have used the other of two ids. An id that is repeated is accepted.
+	if slices.ContainsFunc(r.Header[wire.HeaderSession], func(other string) bool { return other != id }) {
+		return nil, nil, http.StatusBadRequest, wire.Invalid("the request has several %s headers that differ: want one session id", wire.HeaderSession)
+	}
 	s, said = v.sessions.named(id, v.sealer.Load())
 	who, profile := v.principal(r), profileOf(r)
 	if s != nil && s.Client.Principal != who || said != nil && said.Principal != ids.DigestOf(who) {
-		v.turned(r, http.StatusNotFound, "the session is another principal's")
+		v.turned(r, http.StatusNotFound, "the session belongs to another principal")
 		return nil, nil, http.StatusNotFound, ErrNoSession
 	}
 	switch {
@@ -78,8 +84,8 @@ func (v *Server) postInitialize(w http.ResponseWriter, r *http.Request, m *wire.
 	}
 }
 
-// initialize opens a session, which keep puts where it is found again. from is who asks, and through
-// which profile.
+// initialize opens a session, and calls keep to put it into a table. from has the principal and the profile of the
+// client.
 func (v *Server) initialize(ctx context.Context, m *wire.Message, from Client, keep func(*Session) error) (s *Session, err error) {
 	who := &Client{Principal: from.Principal, Profile: from.Profile, Revision: jsonscan.GetString(m.Params, "protocolVersion"), Info: jsonscan.Get(m.Params, "clientInfo")}
 	err = v.handler.Admit(ctx, Request{Client: who, Method: m.Method, Params: m.Params}, func(ctx context.Context) error {
@@ -92,7 +98,7 @@ func (v *Server) initialize(ctx context.Context, m *wire.Message, from Client, k
 	return s, err
 }
 
-// seal gives a new session a sealed text for a name, where there are keys.
+// seal gives a new session a sealed id, if there are keys.
 func (v *Server) seal(ctx context.Context, s *Session) error {
 	by := v.sealer.Load()
 	if by == nil {
@@ -107,7 +113,7 @@ func (v *Server) seal(ctx context.Context, s *Session) error {
 	return nil
 }
 
-// maxIntroduction bounds each of the two things that a client says of itself.
+// maxIntroduction bounds capabilities and clientInfo, each, in bytes.
 const maxIntroduction = 16 << 10
 
 func checkIntroduction(capabilities, info json.RawMessage) error {
@@ -119,8 +125,8 @@ func checkIntroduction(capabilities, info json.RawMessage) error {
 	return nil
 }
 
-// newSession opens a session as the client's initialize asks for. An unknown revision
-// gets our newest one with sessions, as the lifecycle rules want.
+// newSession opens a session for an initialize request. For an unknown revision it uses our newest one with sessions
+// (lifecycle, version negotiation).
 func (v *Server) newSession(ctx context.Context, params json.RawMessage, from Client) *Session {
 	revision := jsonscan.GetString(params, "protocolVersion")
 	if !wire.IsSupported(revision) || wire.IsModern(revision) {
@@ -132,15 +138,14 @@ func (v *Server) newSession(ctx context.Context, params json.RawMessage, from Cl
 		Revision:     revision,
 		Capabilities: clone(jsonscan.Get(params, "capabilities")),
 		Info:         clone(jsonscan.Get(params, "clientInfo")),
-	})
-	s.budget = &budget{session: s, all: &v.replays}
+	}, &v.streams)
 	s.Peer = v.handler.Open(ctx, s)
 	return s
 }
 
 func clone(b json.RawMessage) json.RawMessage { return append(json.RawMessage(nil), b...) }
 
-// postRequest serves a request whose answer goes into the response of this POST.
+// postRequest serves a request whose response is the response of this POST.
 func (v *Server) postRequest(w http.ResponseWriter, r *http.Request, s *Session, m *wire.Message) {
 	reply := &httpReply{server: v, w: w, r: r, id: m.ID, session: s, polling: s.Client.Revision >= wire.Rev2511}
 	ctx, cancel := reply.detach()
@@ -153,10 +158,10 @@ func (v *Server) postRequest(w http.ResponseWriter, r *http.Request, s *Session,
 	defer reply.startSoon()()
 	resp, err := v.handler.Serve(ctx, Request{Client: s.Client, Method: m.Method, Params: m.Params, ID: m.ID, Out: reply})
 	defer release(resp)
-	reply.finish(m.ID, resp, err)
+	reply.finish(m.ID, resp, v.whyCut(err))
 }
 
-// notified takes a notification of a client.
+// notified passes a notification of a client through the door.
 func (v *Server) notified(ctx context.Context, s *Session, m *wire.Message) {
 	v.handler.Admit(ctx, Request{Client: s.Client, Method: m.Method, Params: m.Params}, func(context.Context) error {
 		v.takeNotification(s, m)
@@ -179,16 +184,16 @@ func (v *Server) takeNotification(s *Session, m *wire.Message) {
 	}
 }
 
-// sessionOrRefuse finds the session of a GET or DELETE; nil when the answer is given.
+// sessionOrRefuse finds the session of a GET or DELETE; nil if the request was answered.
 func (v *Server) sessionOrRefuse(w http.ResponseWriter, r *http.Request) *Session {
 	if wire.IsModern(r.Header.Get(wire.HeaderVersion)) {
 		notAllowed(w, "POST")
 		return nil
 	}
-	return v.claim(w, r, nil, nil)
+	return v.acquire(w, r, nil, nil)
 }
 
-// get opens a session's own stream, or goes on with one that was interrupted.
+// get serves the standalone stream of a session, or resumes a stream that was interrupted.
 func (v *Server) get(w http.ResponseWriter, r *http.Request) {
 	s := v.sessionOrRefuse(w, r)
 	if s == nil {
@@ -206,35 +211,35 @@ func (v *Server) get(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// streamFor is the session's own stream, or the one that a client goes on with behind an event.
-func (s *Session) streamFor(last string) (st *stream, after int, err error) {
+// streamFor is the standalone stream of a session, or the one to resume behind the event last.
+func (s *Session) streamFor(last string) (st *stream.Stream, after int, err error) {
 	if last == "" {
-		return s.standalone(), -1, nil
+		return s.streams.Standalone(), -1, nil
 	}
-	id, next, ok := parseEventID(last)
+	id, next, ok := stream.ParseEventID(last)
 	if ok {
-		st = s.findStream(id)
+		st = s.streams.Find(id)
 	}
-	if s.epoch != "" && (!ok || st == nil) {
-		return s.standalone(), -1, nil // of a stream that ended with its replica: what comes from now on
+	if s.streams.Adopted() && (!ok || st == nil) {
+		return s.streams.Standalone(), -1, nil // the stream ended with its replica: only later events are sent
 	}
-	if !ok || st == nil || !st.issued(next) {
-		return nil, 0, wire.Invalid("%s %q is not one of this session's", wire.HeaderLastEvent, last)
+	if !ok || st == nil || !st.Issued(next) {
+		return nil, 0, wire.Invalid("%s %q is not an event of this session", wire.HeaderLastEvent, last)
 	}
 	return st, next, nil
 }
 
-// serveStream writes a stream until the client leaves.
-func (v *Server) serveStream(w http.ResponseWriter, r *http.Request, s *Session, st *stream, after int) {
+// serveStream writes a stream until the client disconnects.
+func (v *Server) serveStream(w http.ResponseWriter, r *http.Request, s *Session, st *stream.Stream, after int) {
 	ctx, done := v.whileListening(r)
 	defer done()
 	defer listenFor(s)()
-	startEvents(w, st, after, false).pump(st, ctx.Done())
-	s.delivered(st)
+	st.Pump(w, after, false, ctx.Done())
+	s.streams.Delivered(st)
 }
 
-// listenFor notes that s has a stream for what belongs to no request, which its backends'
-// sessions then have, too; the returned function ends that.
+// listenFor notes that s has a stream for what belongs to no request, so that its backend sessions open theirs, too;
+// done ends that.
 func listenFor(s *Session) (done func()) {
 	over := s.listen()
 	s.Peer.Listens()
@@ -246,7 +251,7 @@ func listenFor(s *Session) (done func()) {
 	}
 }
 
-// delete ends a session.
+// delete ends a session, for all replicas.
 func (v *Server) delete(w http.ResponseWriter, r *http.Request) {
 	s := v.sessionOrRefuse(w, r)
 	if s == nil {
@@ -262,7 +267,7 @@ func (v *Server) delete(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// endSession forgets a session and everything that was its own.
+// endSession removes a session from the table and ends everything that belongs to it.
 func (v *Server) endSession(s *Session) {
 	if v.sessions.remove(s.ID) == nil && s.out == nil {
 		return
@@ -271,14 +276,13 @@ func (v *Server) endSession(s *Session) {
 	s.Peer.Ended()
 }
 
-// batchReply collects the answers to one batch. Frames that belong to its requests go
-// to the session's own stream.
+// batchReply collects the responses to one batch. Frames ahead of a response go to the session's standalone stream.
 type batchReply struct {
 	session *Session
 
 	mu      sync.Mutex
 	answers [][]byte // guarded by mu
-	size    int64    // of all answers, guarded by mu
+	size    int64    // of all responses; guarded by mu
 }
 
 func (b *batchReply) Send(frame []byte)    { b.session.Send(frame) }
@@ -291,33 +295,33 @@ func (b *batchReply) add(frame []byte) {
 	b.put(frame)
 }
 
-// put adds an answer. mu is held.
+// put adds a response. mu is held.
 func (b *batchReply) put(frame []byte) {
 	b.answers = append(b.answers, frame)
 	b.size += int64(len(frame))
 }
 
-// finish adds the answer to one request. Answers are read one after the other, and hold
-// maxFrame together: they go out in one body.
+// finish adds the response to one request. Responses are read one after the other; together they have at most maxFrame
+// bytes, since they are sent in one body.
 func (b *batchReply) finish(id json.RawMessage, resp *backends.Response, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.put(finalFrame(id, resp, err, MaxFrame-b.size))
 }
 
-// errBatch refuses an array of frames to clients whose revision has none.
+// errBatch refuses a batch from clients whose revision has no batches.
 var errBatch = wire.Invalid("batches exist in sessions of revision %s only: send one message a request", wire.Rev2503)
 
 // maxBatch bounds the requests of one batch.
 const maxBatch = 100
 
-// postBatch serves an array of frames; only 2025-03-26 has them.
+// postBatch serves an array of messages, which only 2025-03-26 has.
 func (v *Server) postBatch(w http.ResponseWriter, r *http.Request, body []byte) {
 	if v := r.Header.Get(wire.HeaderVersion); wire.IsModern(v) || r.Header.Get(wire.HeaderSession) == "" {
 		refuse(w, http.StatusBadRequest, nil, errBatch)
 		return
 	}
-	s := v.claim(w, r, nil, body)
+	s := v.acquire(w, r, nil, body)
 	if s == nil {
 		return
 	}
@@ -344,7 +348,7 @@ func (v *Server) postBatch(w http.ResponseWriter, r *http.Request, body []byte) 
 	writeJSON(w, http.StatusOK, append(out, ']'))
 }
 
-// serveBatch serves the members of a batch side by side and returns how many there are.
+// serveBatch serves the messages of a batch concurrently and returns how many there are.
 func (v *Server) serveBatch(ctx context.Context, s *Session, reply *batchReply, body []byte) (n int) {
 	jsonscan.Elements(body, func([]byte) bool { n++; return n <= maxBatch })
 	if n > maxBatch {
@@ -378,6 +382,6 @@ func (v *Server) serveMember(ctx context.Context, s *Session, reply *batchReply,
 		defer s.ran(m.ID)
 		resp, err = v.handler.Serve(ctx, Request{Client: s.Client, Method: m.Method, Params: m.Params, ID: m.ID, Out: reply})
 	}
-	reply.finish(m.ID, resp, err)
+	reply.finish(m.ID, resp, v.whyCut(err))
 	release(resp)
 }

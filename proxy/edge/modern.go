@@ -11,8 +11,7 @@ import (
 	"github.com/vmcp-dev/vmcp/proxy/edge/body"
 )
 
-// isModern tells the eras apart: a stateless client names its revision in every header
-// and in every _meta, and has no session.
+// isModern detects a client of 2026-07-28: it names its revision in every header and every _meta, and has no session.
 func isModern(r *http.Request, m *wire.Message) bool {
 	if wire.IsModern(r.Header.Get(wire.HeaderVersion)) {
 		return true
@@ -28,12 +27,12 @@ func (v *Server) postModern(w http.ResponseWriter, r *http.Request, m *wire.Mess
 	if !m.IsRequest() {
 		if m.IsNotification() {
 			who := &Client{Principal: v.principal(r), Profile: profileOf(r), Revision: wire.Rev2607}
-			v.handler.Admit(r.Context(), Request{Client: who, Method: m.Method}, func(context.Context) error { return nil }) // it has nobody to go to
+			v.handler.Admit(r.Context(), Request{Client: who, Method: m.Method}, func(context.Context) error { return nil }) // no session that it could be for
 		}
 		w.WriteHeader(http.StatusAccepted)
 		return
 	}
-	reply := &httpReply{server: v, w: w, r: r, id: m.ID, budget: &v.stateless, ctx: r.Context()}
+	reply := &httpReply{server: v, w: w, r: r, id: m.ID, stateless: v.stateless, ctx: r.Context()}
 	c, err := statelessClient(m, r.Header, Client{Principal: v.principal(r), Profile: profileOf(r)})
 	if err == nil {
 		err = checkStandardHeaders(r.Header, m)
@@ -63,8 +62,8 @@ func (v *Server) postModern(w http.ResponseWriter, r *http.Request, m *wire.Mess
 	reply.finish(m.ID, resp, err)
 }
 
-// statelessClient reads who asks from a request's _meta (2026-07-28, basic/lifecycle).
-// header is nil on stdio; from is what the connection says of who asks.
+// statelessClient reads the client's description from a request's _meta (2026-07-28, basic/lifecycle). header is nil on
+// stdio; from has the principal and the profile of the connection.
 func statelessClient(m *wire.Message, header http.Header, from Client) (*Client, error) {
 	meta := jsonscan.Get(m.Params, "_meta")
 	version := jsonscan.Get(meta, wire.MetaProtocolVersion)
@@ -101,7 +100,7 @@ func unsupported(revision string) error {
 	return err
 }
 
-// checkStandardHeaders compares the headers that intermediaries decide by with the body.
+// checkStandardHeaders compares the headers by which intermediaries may route with the body.
 func checkStandardHeaders(h http.Header, m *wire.Message) error {
 	if err := sameHeader(h, wire.HeaderMethod, m.Method); err != nil {
 		return err
@@ -116,7 +115,7 @@ func checkStandardHeaders(h http.Header, m *wire.Message) error {
 func sameHeader(h http.Header, name, want string) error {
 	values := h.Values(name)
 	if len(values) != 1 {
-		return wire.Errorf(wire.HeaderMismatch, "header %s: want it once, with the value %q of the body", name, want)
+		return wire.Errorf(wire.HeaderMismatch, "header %s: want it exactly once, with the value %q of the body", name, want)
 	}
 	got, ok := wire.DecodeHeader(strings.TrimSpace(values[0]))
 	if !ok || got != want {

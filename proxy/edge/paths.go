@@ -18,30 +18,29 @@ import (
 
 // What is served at which path, and to whom.
 //
-// The clients' port has /mcp, /mcp/NAME for each profile, / (what this is), /healthz and its alias /health, and /readyz,
-// which says to everybody only whether the endpoint is ready. Details of /readyz, /metrics, the
-// page and the API below /api/ are for operators: they are on a port of their own where admin.listen is set
-// (AdminHandler), and otherwise here for whoever is on this machine (origin.IsLocal). Package gate says who sees the
-// page and the API.
+// The clients' port has /mcp, /mcp/NAME for each profile, / (a description of the endpoint), /healthz and its alias
+// /health, and /readyz, which tells everyone only whether the endpoint is ready. Details of /readyz, /metrics, the page
+// and the API below /api/ are for operators: they are on a separate port if admin.listen is set (AdminHandler), and
+// otherwise here for requests from this machine (origin.IsLocal). Package gate decides who sees the page and the API.
 //
-// Below /oauth/ are the pages on which people log in at backends (package credentials).
+// Below /oauth/ are the pages for logins at backends (package credentials).
 //
-// Host and Origin are checked before anything else, for every path but the health checks
-// and a /readyz without details: those who ask for them, such as kubelets, know no name.
+// Host and Origin are checked before anything else, for every path but the health checks and a /readyz without details:
+// their clients, such as kubelets, know no host name.
 
-// access is what of a configuration decides who may come in. It is replaced as a whole.
+// access is the part of a configuration that decides about access. It is replaced as a whole.
 type access struct {
 	policy   *origin.Policy
 	auth     *auth.Authenticator
-	incoming config.IncomingAuth // that auth was made of
+	incoming config.IncomingAuth // that auth was made from
 	profiles profile.Names
-	lives    profile.Lives // of profiles
-	maxBody  int64         // of a request
-	gate     gate.Rules    // who sees what is for operators
+	lives    profile.Lives // a context for each profile, which ends when the profile is removed
+	maxBody  int64         // size limit of a request's body
+	gate     gate.Rules    // rules for what operators see
 }
 
-// newAccess is the access of a configuration; old is the one before, nil for none, whose
-// authenticator goes on if nothing about it changed.
+// newAccess is the access of a configuration. old is the previous one, nil for none; its authenticator is kept if
+// nothing about it has changed.
 func newAccess(cfg *config.Config, old *access, log *slog.Logger) (*access, error) {
 	who, err := authenticator(cfg, old, log)
 	if err != nil {
@@ -57,7 +56,7 @@ func newAccess(cfg *config.Config, old *access, log *slog.Logger) (*access, erro
 	return a, nil
 }
 
-// retire closes what only a has, for next is in force instead.
+// retire closes what next does not share with a.
 func (a *access) retire(next *access) {
 	a.lives.Retire(next.lives)
 	if a.auth != next.auth {
@@ -65,7 +64,7 @@ func (a *access) retire(next *access) {
 	}
 }
 
-// ServeHTTP serves the port for clients.
+// ServeHTTP serves the clients' port.
 func (v *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if v.stopping.Load() {
 		w.Header().Set("Connection", "close")
@@ -80,7 +79,7 @@ func (v *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	case auth.IsMetadata(path):
 		a := v.access.Load()
-		a.auth.ServeMetadata(w, r, a.profiles) // for everybody: it is made of the configuration alone
+		a.auth.ServeMetadata(w, r, a.profiles) // public: it depends on the configuration alone
 	case isHealth(path):
 		serveHealth(w)
 	case strings.HasPrefix(path, "/oauth/") && v.login != nil:
@@ -93,10 +92,10 @@ func (v *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// profileOf is the profile that a request of the endpoint names by its path; "" is none.
+// profileOf is the profile that the path of a request names; "" is none.
 func profileOf(r *http.Request) string { return profile.In(r.URL.Path) }
 
-// checkOrigin checks Host and Origin. It answers what is refused, and preflights.
+// checkOrigin checks Host and Origin. It answers refused requests, and CORS preflights.
 func (v *Server) checkOrigin(w http.ResponseWriter, r *http.Request) bool {
 	from, err := v.access.Load().policy.Check(r)
 	if err != nil {
@@ -114,8 +113,8 @@ func (v *Server) checkOrigin(w http.ResponseWriter, r *http.Request) bool {
 	return true
 }
 
-// serveLogin serves the pages on which people log in at backends. They are for browsers, without
-// a token; the pages themselves check that they are not used by another page.
+// serveLogin serves the pages for logins at backends. Browsers request them without a token; the pages themselves
+// prevent cross-site requests.
 func (v *Server) serveLogin(w http.ResponseWriter, r *http.Request) {
 	host := r.Clone(r.Context())
 	host.Header.Del("Origin")
@@ -129,13 +128,13 @@ func (v *Server) serveLogin(w http.ResponseWriter, r *http.Request) {
 
 func isHealth(path string) bool { return path == "/healthz" || path == "/health" }
 
-// isBareReady reports whether a request asks for /readyz, and for no details.
+// isBareReady reports whether a request is for /readyz without details.
 func isBareReady(r *http.Request) bool {
 	return r.URL.Path == "/readyz" && !r.URL.Query().Has("tools")
 }
 
-// showsDetails reports whether the clients' port shows details to who asks. Where clients
-// have to say who they are, operators have to have a port of their own.
+// showsDetails reports whether the clients' port shows details to this client. If clients have to authenticate,
+// operators need a separate port.
 func (v *Server) showsDetails(r *http.Request) bool {
 	e := v.access.Load()
 	if e.gate.Apart || !e.auth.Open() || !origin.IsLocal(r) {
@@ -145,7 +144,7 @@ func (v *Server) showsDetails(r *http.Request) bool {
 	return err == nil
 }
 
-// servePage serves the pages of the clients' port that are for admitted requests.
+// servePage serves the pages of the clients' port that need no further admission.
 func (v *Server) servePage(w http.ResponseWriter, r *http.Request) {
 	switch path := r.URL.Path; {
 	case path == "/":
@@ -155,13 +154,13 @@ func (v *Server) servePage(w http.ResponseWriter, r *http.Request) {
 	case v.showsDetails(r):
 		v.page(w, r, true)
 	case v.access.Load().gate.Apart:
-		http.Error(w, "not on this port: admin.listen of the configuration says where", http.StatusNotFound)
+		http.Error(w, "not on this port: see admin.listen of the configuration", http.StatusNotFound)
 	default:
-		http.Error(w, "not here: only for this machine, and while nobody is asked who they are; set admin.listen in the configuration to serve it on a port of its own", http.StatusNotFound)
+		http.Error(w, "not on this port: it is served here only to this machine, and only without authentication; set admin.listen in the configuration to serve it on a separate port", http.StatusNotFound)
 	}
 }
 
-// isOperators reports whether a page is for operators alone.
+// isOperators reports whether a path is for operators only.
 func isOperators(path string) bool {
 	return path == "/metrics" || path == "/readyz" || strings.HasPrefix(path, "/api/")
 }

@@ -4,10 +4,9 @@ import "time"
 
 const sweepEvery = 15 * time.Second
 
-// Pressure ends one of these client sessions, so that another client gets what it held of a
-// backend: the one that has been unused longest, for at least sessionIdle.pressure, without
-// an open stream or a running request. It ends as a whole: its client's next request is
-// answered with 404, and it begins a new session and knows that its state is gone.
+// Pressure ends one of these sessions of clients, so that another client gets its place at a backend: the one that has
+// been idle for longest, for at least sessionIdle.pressure, without an open stream or a running request. The next
+// request of its client is answered with 404, so that the client begins a new session and knows that its state is lost.
 func (v *Server) Pressure(backend string, ids []string) (ended bool) {
 	var oldest *Session
 	var since time.Time
@@ -32,14 +31,14 @@ func (v *Server) Pressure(backend string, ids []string) (ended bool) {
 	return true
 }
 
-// sweep ends sessions that nobody uses.
+// sweep ends idle sessions, at intervals.
 func (v *Server) sweep() {
 	tick := time.NewTicker(sweepEvery)
 	defer tick.Stop()
 	for {
 		select {
 		case now := <-tick.C:
-			v.EachSession(func(s *Session) { s.age(now) })
+			v.EachSession(func(s *Session) { s.streams.Age(now) })
 			v.endUnused(now)
 			v.expireSessions(now)
 		case <-v.life.Done():

@@ -3,8 +3,6 @@ package edge
 import (
 	"context"
 	"encoding/json"
-	"maps"
-	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -12,64 +10,75 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 	"github.com/vmcp-dev/vmcp/proxy/edge/ids"
+	"github.com/vmcp-dev/vmcp/proxy/edge/stream"
 )
 
-// standaloneID is the id of a session's own stream.
-const standaloneID = "g"
-
 const (
-	// maxAsked bounds the questions to a client that are open at one time.
+	// maxAsked bounds the pending requests to one client.
 	maxAsked = 64
-	// maxAskedBytes bounds what they hold together.
+	// maxAskedBytes bounds their size together, in bytes.
 	maxAskedBytes = 8 << 20
 )
 
-// A Session is one client of a revision with an initialize handshake: over HTTP until
-// DELETE or idle expiry, over stdio as long as the pipe.
+// A Session is one client of a revision with an initialize handshake: over HTTP until DELETE or until it has been idle
+// for sessionIdle.client, over stdio until the pipe ends.
+//
+//	initialize ──► unused ──► begun ──► ready ──► closed
+//	              (no         (any       (notifications/initialized:
+//	               message)    message)   notifications are sent from here on)
+//
+// It can be closed in every state: by DELETE, by the idle limit (sweep), for room (sessions.go), when another replica
+// has adopted it, at the end of the process. That cancels its running requests, fails its pending requests to the
+// client, and ends its streams. Before that it may become deaf, when stdin of a client on stdio has ended, and over HTTP
+// when the process drains: running calls are still answered, requests to the client fail.
+//
+// Frames take three ways. A response, and what belongs to a request of the client, goes to that request's reply
+// (http.go, stdio.go), never through Session. What belongs to no request goes to Send: on stdio to the pipe, over HTTP
+// to the standalone stream, which the client reads by GET, and which buffers a bounded amount while it does not. A
+// request to the client (Ask) goes where its caller says; the response arrives in another POST, and is matched by the
+// id in asked.
+//
+// mu is not held while anything is sent or waited for. While it is held, only close acquires other locks: those of the
+// streams that it closes.
 type Session struct {
-	ID     string
-	Text   string // what the client names it by: ID, or what a key has sealed (package ids)
-	Client *Client
-	Peer   Peer
-	out    FrameWriter // stdio only: every frame goes there
-	budget *budget     // of what the streams hold
-	epoch  string      // of a session that was adopted: its streams are others than those of before
+	ID      string
+	Text    string // the session id for the client: ID, or a sealed id (package ids)
+	Client  *Client
+	Peer    Peer
+	out     FrameWriter // stdio only: for every frame
+	streams *stream.Set
 
-	countsFor []string    // what the table counts it for; see sessions
-	opened    *ids.Sealer // which has sealed Text or opened it; guarded by the table's mu
+	countsFor []string    // keys by which the table counts it; see sessions
+	opened    *ids.Sealer // the sealer of Text; guarded by the table's mu
 
 	mu         sync.Mutex
-	used       time.Time                     // guarded by mu, like all below
-	begun      bool                          // something came after initialize
-	ready      bool                          // notifications/initialized came
+	used       time.Time                     // last use; guarded by mu, like all below
+	begun      bool                          // a message has arrived after initialize
+	ready      bool                          // notifications/initialized has arrived
 	logLevel   string                        //
-	get        *stream                       // what belongs to no request
-	streams    map[string]*stream            // that can be resumed, by id
-	ended      []*stream                     // those of them that have ended, oldest first
-	serial     int                           // of streams
-	asked      map[string]chan wire.Message  // requests to the client, by id
+	asked      map[string]chan wire.Message  // pending requests to the client, by id
 	asks       int                           //
-	askedBytes int                           // of open requests to the client
-	running    map[string]context.CancelFunc // the client's requests, by id
+	askedBytes int                           // of pending requests to the client
+	running    map[string]context.CancelFunc // requests of the client, by id
 	readers    int                           // open GET streams
-	deaf       bool                          // no answer can come any more
+	deaf       bool                          // no response can arrive any more
 	closed     bool
 }
 
-func newSession(c *Client) *Session {
-	s := &Session{ID: ids.New(), Client: c, used: time.Now()}
+func newSession(c *Client, all *stream.Pool) *Session {
+	s := &Session{ID: ids.New(), Client: c, streams: stream.NewSet(all, ""), used: time.Now()}
 	s.Text, c.Session = s.ID, s
 	return s
 }
 
-// Level is the log level that the client has set; "" before.
+// Level is the log level that the client has set; "" for none.
 func (s *Session) Level() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.logLevel
 }
 
-// SetLevel is logging/setLevel.
+// SetLevel sets it (logging/setLevel).
 func (s *Session) SetLevel(l string) {
 	s.mu.Lock()
 	s.logLevel = l
@@ -83,29 +92,35 @@ func (s *Session) touch() {
 	s.mu.Unlock()
 }
 
-// wasUsed reports whether anything has come after the initialize.
+// wasUsed reports whether a message has arrived after initialize.
 func (s *Session) wasUsed() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.begun
 }
 
-// idleSince reports when the session was last used; busy when a request runs or a
-// stream is open.
+// idleSince returns the time of the last use; busy is true while a request is running or a stream is open.
 func (s *Session) idleSince() (used time.Time, busy bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.used, len(s.running)+s.readers > 0
 }
 
-// Listening reports whether the client can get what belongs to no request right now.
+// Over reports whether the session has ended here.
+func (s *Session) Over() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.closed
+}
+
+// Listening reports whether the client can receive now what belongs to no request.
 func (s *Session) Listening() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.out != nil || s.readers > 0
 }
 
-// listen counts an open GET stream; the returned function counts it out.
+// listen counts an open GET stream until done is called.
 func (s *Session) listen() (done func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -118,42 +133,8 @@ func (s *Session) listen() (done func()) {
 	}
 }
 
-// standalone is the stream for what belongs to no request.
-func (s *Session) standalone() *stream {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.get == nil {
-		s.get = newStream(standaloneID+s.epoch, s.budget)
-		s.get.closed = s.closed
-	}
-	return s.get
-}
-
-// newStream makes a stream for the answer to a request, which can be resumed by its id.
-func (s *Session) newStream() *stream {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.serial++
-	st := newStream("p"+s.epoch+strconv.Itoa(s.serial), s.budget)
-	if s.streams == nil {
-		s.streams = map[string]*stream{}
-	}
-	s.streams[st.id] = st
-	return st
-}
-
-// findStream finds a stream by the id in a Last-Event-ID.
-func (s *Session) findStream(id string) *stream {
-	if id == standaloneID+s.epoch {
-		return s.standalone()
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.streams[id]
-}
-
-// Send sends what belongs to no request. Frames for a client that does not listen are
-// kept in bounds, and dropped before the client has sent initialized.
+// Send sends a frame that belongs to no request. For a client without a stream it is buffered within bounds; before
+// notifications/initialized it is dropped.
 func (s *Session) Send(frame []byte) {
 	s.mu.Lock()
 	ready := s.ready && !s.closed
@@ -165,22 +146,22 @@ func (s *Session) Send(frame []byte) {
 		s.out.Send(frame)
 		return
 	}
-	s.standalone().offer(frame, false)
+	s.streams.Standalone().Offer(frame, false)
 }
 
-// Offer is Send, which does not wait.
+// Offer is Send, which never blocks.
 func (s *Session) Offer(frame []byte) { s.Send(frame) }
 
-// Request sends a request that belongs to no request of the client.
+// Request sends a request to the client that belongs to no request of the client.
 func (s *Session) Request(frame []byte) {
 	if s.out != nil {
 		s.out.Request(frame)
 		return
 	}
-	s.standalone().offer(frame, true)
+	s.streams.Standalone().Offer(frame, true)
 }
 
-// run registers a request of the client so that it can be cancelled by its id.
+// run registers a request of the client for cancellation; false if the id is in use.
 func (s *Session) run(id json.RawMessage, cancel context.CancelFunc) (ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -201,7 +182,7 @@ func (s *Session) ran(id json.RawMessage) {
 	s.mu.Unlock()
 }
 
-// cancel ends the request with this id, if it still runs.
+// cancel cancels the request with this id, if it is running.
 func (s *Session) cancel(id json.RawMessage) {
 	s.mu.Lock()
 	cancel := s.running[string(id)]
@@ -211,7 +192,16 @@ func (s *Session) cancel(id json.RawMessage) {
 	}
 }
 
-// Ask sends a request to the client on out and waits for the answer.
+// cancelAll ends all requests that still run.
+func (s *Session) cancelAll() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, cancel := range s.running {
+		cancel()
+	}
+}
+
+// Ask sends a request to the client on out and waits for the response.
 func (s *Session) Ask(ctx context.Context, out FrameWriter, method string, params json.RawMessage) (json.RawMessage, error) {
 	s.mu.Lock()
 	if s.closed || s.deaf {
@@ -220,7 +210,7 @@ func (s *Session) Ask(ctx context.Context, out FrameWriter, method string, param
 	}
 	if len(s.asked) >= maxAsked || s.askedBytes+len(params) > maxAskedBytes {
 		s.mu.Unlock()
-		return nil, wire.Errorf(wire.InternalError, "%s: the client has %d questions open already; ask again when it has answered one", method, maxAsked)
+		return nil, wire.Errorf(wire.InternalError, "%s: the client has %d unanswered requests, which is the limit; try again when it has answered one", method, maxAsked)
 	}
 	s.askedBytes += len(params)
 	defer s.unasked(len(params))
@@ -262,8 +252,7 @@ func (s *Session) forget(id string) {
 	s.mu.Unlock()
 }
 
-// answer takes the client's response to a request of ours. An answer nobody waits for
-// is dropped.
+// answer delivers the client's response to a request of ours. One that nothing waits for is dropped.
 func (s *Session) answer(m wire.Message) {
 	s.mu.Lock()
 	waiting := s.asked[string(m.ID)]
@@ -281,14 +270,14 @@ func (s *Session) answer(m wire.Message) {
 	}
 }
 
-// deafen ends the open questions, and those to come: the client cannot answer any more.
+// deafen fails all pending requests to the client, and later ones: no response can arrive any more.
 func (s *Session) deafen() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.endQuestions()
 }
 
-// endQuestions is for who holds mu.
+// endQuestions fails the pending requests to the client. mu is held.
 func (s *Session) endQuestions() {
 	s.deaf = true
 	for _, waiting := range s.asked {
@@ -297,7 +286,7 @@ func (s *Session) endQuestions() {
 	s.asked = nil
 }
 
-// close ends everything that waits in the session.
+// close cancels and ends everything in the session.
 func (s *Session) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -309,24 +298,5 @@ func (s *Session) close() {
 		cancel()
 	}
 	s.endQuestions()
-	if s.get != nil {
-		s.get.discard()
-	}
-	for _, st := range s.ended { // the others end with their requests, which are cancelled
-		st.discard()
-		s.budget.all.remove(st)
-	}
-}
-
-// age has the streams forget what they need not keep.
-func (s *Session) age(now time.Time) {
-	s.mu.Lock()
-	all := slices.AppendSeq(make([]*stream, 0, len(s.streams)+1), maps.Values(s.streams))
-	if s.get != nil {
-		all = append(all, s.get)
-	}
-	s.mu.Unlock()
-	for _, st := range all {
-		st.age(now)
-	}
+	s.streams.Close()
 }

@@ -1,16 +1,17 @@
 package edge
 
 import (
+	"context"
 	"encoding/json"
-	"fmt"
-	"net/http/httptest"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/vmcp-dev/vmcp/proxy/edge/stream"
 )
 
-// TestIdleSessionsExpire: one that works or listens stays, one that nobody uses goes.
+// TestIdleSessionsExpire: a session with a request or a stream is kept, an idle one ends.
 func TestIdleSessionsExpire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := started(t)
@@ -41,75 +42,21 @@ func TestIdleSessionsExpire(t *testing.T) {
 	})
 }
 
-// TestOfferKeepsWhatIsNewest: a session's own stream holds a bounded amount for a reader
-// that is away, and never drops a request.
-func TestOfferKeepsWhatIsNewest(t *testing.T) {
-	all := &replays{}
-	s := newStream(standaloneID, &budget{all: all})
-	s.offer([]byte(`{"n":"asked"}`), true)
-	frame := strings.Repeat("x", streamBytes/8)
-	for i := range 20 {
-		s.offer(fmt.Appendf(nil, `{"n":%d,"x":%q}`, i, frame), false)
-	}
-	if s.size > streamBytes+1000 || int64(s.size) != all.held.Load() {
-		t.Errorf("the stream holds %d bytes, booked are %d, the limit is %d", s.size, all.held.Load(), streamBytes)
-	}
-	if all.dropped.Load() != 13 {
-		t.Errorf("%d notifications are counted as dropped, want 13", all.dropped.Load())
-	}
-	s.close()
-	w := httptest.NewRecorder()
-	if err := startEvents(w, s, -1, true).pump(s, t.Context().Done()); err != nil {
-		t.Fatal(err)
-	}
-	body := w.Body.String()
-	if !strings.Contains(body, `{"n":19,`) || strings.Contains(body, `{"n":0,`) || !strings.Contains(body, "id: g/20\n") || !strings.Contains(body, "asked") {
-		t.Errorf("the reader got %d bytes: want the newest frames, the request, and not the oldest", len(body))
-	}
-}
-
-// TestStreamIsTakenOver: a client that comes back reads on where it was, and the
-// connection that it lost ends.
-func TestStreamIsTakenOver(t *testing.T) {
+// TestQuestionsAreBounded: the pending requests to a client are bounded.
+func TestQuestionsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStream("p1", nil)
-		s.send(t.Context(), []byte(`{"n":0}`))
-		first, second := httptest.NewRecorder(), httptest.NewRecorder()
-		ended := make(chan error)
-		go func() { ended <- startEvents(first, s, -1, true).pump(s, nil) }()
+		session := newSession(&Client{}, new(stream.Pool))
+		session.ready = true
+		ctx, cancel := context.WithCancel(t.Context())
+		for range maxAsked {
+			go session.Ask(ctx, session, "elicitation/create", json.RawMessage(`{}`))
+		}
 		synctest.Wait()
-		go func() { ended <- startEvents(second, s, 0, true).pump(s, nil) }()
-		if err := <-ended; err != errTakenOver {
-			t.Errorf("the first connection ended with %v", err)
+		if _, err := session.Ask(ctx, session, "elicitation/create", json.RawMessage(`{}`)); err == nil || !strings.Contains(err.Error(), "64 unanswered requests") {
+			t.Errorf("one more: %v", err)
 		}
-		s.send(t.Context(), []byte(`{"n":1}`))
-		s.close()
-		if err := <-ended; err != nil {
-			t.Errorf("the second connection ended with %v", err)
-		}
-		if got := first.Body.String(); !strings.Contains(got, `{"n":0}`) || strings.Contains(got, `{"n":1}`) {
-			t.Errorf("the first connection got %q", got)
-		}
-		if got := second.Body.String(); !strings.Contains(got, `{"n":0}`) || !strings.Contains(got, `{"n":1}`) {
-			t.Errorf("the second connection got %q", got)
-		}
-	})
-}
-
-// TestSendingAway: the client is asked when to come back, and keeps the stream.
-func TestSendingAway(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStream("p1", nil)
-		w := httptest.NewRecorder()
-		ended := make(chan error)
-		go func() { ended <- startEvents(w, s, -1, true).pump(s, nil) }()
+		cancel()
 		synctest.Wait()
-		s.sendAway(1500 * time.Millisecond)
-		if err := <-ended; err != errTakenOver {
-			t.Errorf("the connection ended with %v", err)
-		}
-		if got := w.Body.String(); got != "id: p1/-1\ndata: \n\nretry: 1500\n\n" {
-			t.Errorf("the client got %q", got)
-		}
+		session.close()
 	})
 }

@@ -13,27 +13,26 @@ import (
 	"github.com/vmcp-dev/vmcp/proxy/edge/ids"
 )
 
-// How many sessions there are.
+// The number of sessions.
 //
-// initialize costs its sender nothing, so a session costs little until it is used, and the
-// table has room for clientSessions.max of them, and for fewer of one principal or address.
-// When a newcomer finds no room, sessions end to make some: first those of which nothing
-// but the initialize has come, the oldest first, then the one that has been unused longest,
-// for at least sessionIdle.pressure, without a running request or an open stream. If there are none,
-// the newcomer is answered to try again. A session that is in use is never ended.
+// initialize costs a client nothing, so a session costs little until it is used, and the table has room for
+// clientSessions.max of them, and for fewer of one principal or address. When there is no room for a new session,
+// others end: first those for which no message but initialize has arrived, the oldest first; then the one that has been
+// idle for longest, for at least sessionIdle.pressure, without a running request or an open stream. If there is none,
+// the client is answered to try again. A session in use is never ended.
 
 const (
-	// unusedTime is how long a session lives of which nothing but its initialize has come.
+	// unusedTime is how long a session is kept for which no message but initialize has arrived.
 	unusedTime = time.Minute
-	// evictUnused is how long it is left alone in any case.
+	// evictUnused is how long such a session is kept at least.
 	evictUnused = 2 * time.Second
-	// fullTime is for how long a table that had no room is not searched again.
+	// fullTime is how long a table without room is not searched again.
 	fullTime = time.Second
 )
 
-var errFull = wire.Errorf(wire.Busy, "there are as many sessions as the endpoint takes (clientSessions); try again in a moment")
+var errFull = wire.Errorf(wire.Busy, "the endpoint has as many sessions as it may have (clientSessions); try again in a moment")
 
-// sessionLimits is what a configuration says of sessions.
+// sessionLimits are the limits of a configuration for sessions.
 type sessionLimits struct {
 	max, perPrincipal, perAddress int
 	trusted                       []netip.Prefix
@@ -52,19 +51,19 @@ func newSessionLimits(cfg *config.Config) *sessionLimits {
 
 // sessions is the table of HTTP sessions.
 type sessions struct {
-	limits         atomic.Pointer[sessionLimits] // nil: none
-	evicted, ended atomic.Uint64                 // for room, and because they were never used
+	limits         atomic.Pointer[sessionLimits] // nil: no limits
+	evicted, ended atomic.Uint64                 // counters: ended for room, and since they were never used
 	refused        atomic.Uint64
 
 	mu     sync.Mutex
 	byID   map[string]*Session  // guarded by mu, like all below
-	byText map[string]*Session  // by what clients name them
-	counts map[string]int       // of sessions by what they count for
-	full   map[string]time.Time // when no room was found for a newcomer, by the same
+	byText map[string]*Session  // by session id of the client
+	counts map[string]int       // number of sessions by key of countsFor
+	full   map[string]time.Time // by key: when no session could be ended for a new one
 }
 
-// countsFor is whose sessions this one is one of, beside everybody's. Nobody is nobody:
-// sessions without a principal count for none.
+// countsFor returns the keys, principal and address, by which a session is limited in addition to all sessions.
+// Anonymous sessions have no principal key.
 func (l *sessionLimits) countsFor(s *Session, r *http.Request) (keys []string) {
 	if s.Client.Principal != "" {
 		keys = append(keys, "principal "+s.Client.Principal)
@@ -85,7 +84,7 @@ func (l *sessionLimits) of(key string) int {
 	return l.perAddress
 }
 
-// admitSession finds room for a new session in the table.
+// admitSession adds a new session to the table, ending others if there is no room.
 func (v *Server) admitSession(s *Session, r *http.Request) error {
 	l := v.sessions.limits.Load()
 	s.countsFor = append(l.countsFor(s, r), "")
@@ -107,7 +106,7 @@ func (v *Server) admitSession(s *Session, r *http.Request) error {
 	}
 }
 
-// tryAdd adds a session, or returns what it counts for of which there are too many.
+// tryAdd adds a session, or returns the key for which there are too many.
 func (t *sessions) tryAdd(s *Session, l *sessionLimits) (full *string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -131,7 +130,7 @@ func (t *sessions) put(s *Session) {
 	}
 }
 
-// add adds a session whatever the limits.
+// add adds a session regardless of the limits.
 func (t *sessions) add(s *Session) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -144,8 +143,8 @@ func (t *sessions) find(id string) *Session {
 	return t.byID[id]
 }
 
-// named finds the session that a client names. Where keys seal, the text is opened first, once for each set of keys; said is
-// what it says of a session that is not here.
+// named finds the session that an id names. A sealed id is opened first, once for each sealer; said is its content if
+// the session is not in this process.
 func (t *sessions) named(text string, by *ids.Sealer) (s *Session, said *ids.Session) {
 	t.mu.Lock()
 	s = t.byText[text]
@@ -191,7 +190,7 @@ func (t *sessions) all() []*Session {
 	return out
 }
 
-// idle returns the sessions unused since before.
+// idle returns the sessions that were not used since before.
 func (t *sessions) idle(before time.Time) []*Session {
 	var out []*Session
 	for _, s := range t.all() {
@@ -202,13 +201,13 @@ func (t *sessions) idle(before time.Time) []*Session {
 	return out
 }
 
-// neverUsed returns the sessions begun before of which nothing else has come.
+// neverUsed returns the sessions begun before a time for which no message but initialize has arrived.
 func (t *sessions) neverUsed(before time.Time) []*Session {
 	return slices.DeleteFunc(t.idle(before), (*Session).wasUsed)
 }
 
-// victims are the sessions that end for a newcomer who counts for key: of those that
-// were never used enough for a while, so that a flood does not search for each.
+// victims are the sessions to end for a new one that counts for key. Unused ones are returned in larger numbers, so
+// that a flood does not search the table for each session.
 func (t *sessions) victims(key string, limit int, pressure time.Duration) []*Session {
 	now := time.Now()
 	t.mu.Lock()
@@ -227,12 +226,12 @@ func (t *sessions) victims(key string, limit int, pressure time.Duration) []*Ses
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	clear(t.full) // what was full a second ago is searched again
+	clear(t.full) // there is room again
 	t.full[key] = now
 	return nil
 }
 
-// oldest are up to n sessions, those that have been unused longest.
+// oldest returns up to n sessions, those that have been idle for longest.
 func oldest(some []*Session, n int) []*Session {
 	used := make(map[*Session]time.Time, len(some))
 	for _, s := range some {
@@ -242,7 +241,7 @@ func oldest(some []*Session, n int) []*Session {
 	return some[:min(n, len(some))]
 }
 
-// endUnused ends the sessions of which nothing but their initialize has come.
+// endUnused ends the sessions for which no message but initialize has arrived.
 func (v *Server) endUnused(now time.Time) {
 	for _, s := range v.sessions.neverUsed(now.Add(-unusedTime)) {
 		v.sessions.ended.Add(1)

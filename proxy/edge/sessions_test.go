@@ -37,8 +37,8 @@ func ping(v *Server, id string) int {
 	return w.Code
 }
 
-// TestSessionsAreBounded floods the table: it never holds more than it may, newcomers take
-// the places of sessions that were never used, and who is at work notices nothing.
+// TestSessionsAreBounded floods the table: it never exceeds its limit, new sessions replace those that were never used,
+// and a session in use is not affected.
 func TestSessionsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := started(t)
@@ -74,8 +74,8 @@ func TestSessionsAreBounded(t *testing.T) {
 	})
 }
 
-// TestFullTableEndsTheIdlest: where all sessions were used, the one unused longest makes
-// room, after a minute; one with a request or a stream never does.
+// TestFullTableEndsTheIdlest: if all sessions were used, the one that has been idle longest is ended, after a minute;
+// one with a request or a stream never is.
 func TestFullTableEndsTheIdlest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := started(t)
@@ -101,8 +101,7 @@ func TestFullTableEndsTheIdlest(t *testing.T) {
 	})
 }
 
-// TestSessionsOfOneAddress are bounded where proxies are trusted to say who it is, and
-// nobody else's place is taken.
+// TestSessionsOfOneAddress: they are bounded if trusted proxies report the address, and do not displace others.
 func TestSessionsOfOneAddress(t *testing.T) {
 	for _, tt := range []struct {
 		trusted []string
@@ -132,7 +131,7 @@ func TestAddressOf(t *testing.T) {
 		{"203.0.113.9:1", "198.51.100.1", "203.0.113.9"}, // no proxy of ours: anybody can say that
 		{"10.0.0.1:1", "198.51.100.1", "198.51.100.1"},
 		{"10.0.0.1:1", "1.2.3.4, 198.51.100.1, 10.9.9.9", "198.51.100.1"},
-		{"10.0.0.1:1", "junk, 10.9.9.9", "10.9.9.9"},
+		{"10.0.0.1:1", "nonsense, 10.9.9.9", "10.9.9.9"},
 		{"10.0.0.1:1", "", "10.0.0.1"},
 		{"[fd00::1]:1", "2001:db8:1:2:3:4:5:6", "2001:db8:1:2::"},
 		{"[::ffff:10.0.0.1]:1", "198.51.100.1", "198.51.100.1"},
@@ -153,7 +152,7 @@ func TestAddressOf(t *testing.T) {
 	}
 }
 
-// TestIntroductionIsBounded: what is kept of initialize is small, for clients of either era.
+// TestIntroductionIsBounded: what initialize declares is bounded, for clients of both eras.
 func TestIntroductionIsBounded(t *testing.T) {
 	v := started(t)
 	large := fmt.Sprintf(`{"x":%q}`, strings.Repeat("x", maxIntroduction))

@@ -11,13 +11,12 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
 
-// MaxFrame is the largest frame held in memory, on stdio and as one event.
+// MaxFrame is the size of the largest frame in memory, in bytes, on stdio and as one event.
 const MaxFrame = 64 << 20
 
-// ServeStdio serves one client over newline-delimited frames until in ends or ctx does:
-// with a session when it says initialize, statelessly when its requests carry their own
-// _meta. It returns when everything it started has ended; after Drain, as soon as nothing
-// is running. What came before the end of in is answered; ctx says how long that may take.
+// ServeStdio serves one client over newline-delimited frames until in or ctx ends: with a session after initialize,
+// statelessly if the requests have a _meta of 2026-07-28. It returns when everything that it started has ended; after
+// Drain, as soon as no request is running. What arrived before the end of in is answered; ctx bounds the time for that.
 func (v *Server) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -49,7 +48,7 @@ func (v *Server) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) er
 	}
 }
 
-// lineWriter writes whole frames, one a line.
+// lineWriter writes frames, one per line.
 type lineWriter struct {
 	mu sync.Mutex
 	w  io.Writer // guarded by mu
@@ -68,27 +67,27 @@ func (l *lineWriter) finish(id json.RawMessage, resp *backends.Response, err err
 	l.Send(finalFrame(id, resp, err, MaxFrame))
 }
 
-// stdioEdge is the one client on a pair of pipes.
+// stdioEdge serves the one client on a pair of pipes.
 type stdioEdge struct {
 	server  *Server
 	out     *lineWriter
-	session *Session // once the client is initialized
+	session *Session // once the client has sent initialize
 	work    sync.WaitGroup
 
 	mu       sync.Mutex
 	running  map[string]stdioCall // requests by id, guarded by mu
-	working  int                  // guarded by mu: goroutines of work
+	working  int                  // guarded by mu: goroutines of start
 	draining bool                 // guarded by mu
-	quiet    chan struct{}        // cap 1: nothing is running and it is draining
+	quiet    chan struct{}        // capacity 1: drained, and no request is running
 }
 
-// stdioCall is a request that is being served.
+// stdioCall is a request in progress.
 type stdioCall struct {
 	cancel context.CancelFunc
-	lasts  bool // until somebody ends it: a subscription
+	lasts  bool // a subscription, which ends only by cancellation
 }
 
-// start runs f on a goroutine that close waits for.
+// start runs f on a goroutine; close waits for it.
 func (e *stdioEdge) start(f func()) {
 	e.mu.Lock()
 	e.working++
@@ -106,7 +105,7 @@ func (e *stdioEdge) done() {
 	e.noteQuiet()
 }
 
-// drain makes the edge end when nothing is running.
+// drain makes ServeStdio return when no request is running.
 func (e *stdioEdge) drain() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -114,8 +113,8 @@ func (e *stdioEdge) drain() {
 	e.noteQuiet()
 }
 
-// inputEnded makes the edge end when what has come is answered. The client has nothing more
-// to say: no answer to a question, and no end of a subscription.
+// inputEnded makes ServeStdio return when the requests that have arrived are answered. No response to a request of ours
+// and no cancellation of a subscription can arrive any more.
 func (e *stdioEdge) inputEnded() {
 	if e.session != nil {
 		e.session.deafen()
@@ -130,7 +129,7 @@ func (e *stdioEdge) inputEnded() {
 	e.drain()
 }
 
-// noteQuiet reports that nothing is running, if somebody waits for that. mu is held.
+// noteQuiet signals quiet if nothing is running and the edge is draining. mu is held.
 func (e *stdioEdge) noteQuiet() {
 	if !e.draining || e.working > 0 {
 		return
@@ -194,7 +193,7 @@ func (e *stdioEdge) initialize(ctx context.Context, m *wire.Message) {
 	e.out.Send(wire.Result(m.ID, s.Peer.Initialize()))
 }
 
-// request serves a request on its own goroutine: others overtake it.
+// request serves a request on its own goroutine: requests run concurrently.
 func (e *stdioEdge) request(ctx context.Context, m wire.Message) {
 	ctx, cancel := context.WithCancel(ctx)
 	c, err := e.client(&m)
@@ -223,12 +222,12 @@ func (e *stdioEdge) serve(ctx context.Context, r Request) {
 	resp, err := e.server.handler.Serve(serving, r)
 	defer release(resp)
 	if ctx.Err() != nil && err != nil {
-		return // cancelled: no response is wanted
+		return // cancelled: no response is sent
 	}
 	e.out.finish(r.ID, resp, err)
 }
 
-// client is the session's, or what a stateless request says of itself.
+// client is the client of the session, or the description in a stateless request.
 func (e *stdioEdge) client(m *wire.Message) (*Client, error) {
 	stateless := jsonscan.GetPath(m.Params, "_meta", wire.MetaProtocolVersion) != nil
 	if m.Method == wire.Discover || stateless {
@@ -240,7 +239,7 @@ func (e *stdioEdge) client(m *wire.Message) (*Client, error) {
 	if m.Method == wire.Ping {
 		return &Client{Revision: wire.Legacy[0]}, nil
 	}
-	return nil, wire.Invalid("%s came before initialize", m.Method)
+	return nil, wire.Invalid("%s before initialize", m.Method)
 }
 
 func (e *stdioEdge) begin(id json.RawMessage, call stdioCall) bool {
@@ -284,7 +283,7 @@ func (e *stdioEdge) cancel(id json.RawMessage) {
 	}
 }
 
-// close cancels what runs, waits for it and ends the session.
+// close cancels what is running, waits for it and ends the session.
 func (e *stdioEdge) close() {
 	e.mu.Lock()
 	for _, call := range e.running {

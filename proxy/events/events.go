@@ -1,13 +1,13 @@
-// Package events tells those who watch an endpoint what has changed: server-sent events, each with the present state of
+// Package events is a hub for server-sent events about the state of an endpoint; each event has the current state of
 // one thing.
 //
 //	hub := events.New(events.Options{Now: present})
-//	hub.Poke()                       // something may have changed
+//	hub.Wake()                       // something may have changed
 //	mux.Handle("GET /events", hub)
 //
-// The hub holds the last event of each thing and nothing else. A listener has a number, that of the last event it was
-// sent, and gets what has a higher one: one that is slow gets less, and never holds what others have to wait for. One
-// that does not read at all is dropped when the connection takes no more.
+// The hub keeps the last event of each thing and nothing else. A listener has the number of the last event that it was
+// sent, and gets the events with higher numbers: a slow one gets fewer events, and does not delay others. One that does
+// not read is disconnected by a write deadline.
 package events
 
 import (
@@ -23,22 +23,22 @@ import (
 )
 
 const (
-	// MaxListeners bounds those who watch at one time.
+	// MaxListeners bounds the concurrent listeners.
 	MaxListeners = 256
-	// beat is how often a listener gets a comment, which shows that the connection lives.
+	// beat is the interval of comments, which show that the connection works.
 	beat = 15 * time.Second
-	// pause is the least time between two looks at what has changed.
+	// pause is the shortest interval between two reads of the state.
 	pause = 200 * time.Millisecond
-	// takeTime is how long a listener may take no bytes.
+	// takeTime is the write deadline of a connection.
 	takeTime = 10 * time.Second
 )
 
-// Event is the present state of one thing.
+// Event is the current state of one thing.
 type Event struct {
 	Kind string // backend, catalog, run or config
-	Key  string // which one, where there are several
+	Key  string // its id, if there are several of the kind
 	Data []byte // JSON on one line
-	Mark []byte // an event follows when it changes; nil: when Data does
+	Mark []byte // an event is sent when it changes; nil: when Data changes
 }
 
 func (e *Event) mark() []byte {
@@ -48,11 +48,11 @@ func (e *Event) mark() []byte {
 	return e.Data
 }
 
-// Options are what a Hub takes from its surroundings.
+// Options configure a Hub.
 type Options struct {
-	// Now is what there is at the moment.
+	// Now returns the current state.
 	Now func() []Event
-	// Done ends the streams when it is closed. nil: they end with their clients.
+	// Done ends the streams when it is closed. nil: they end only with their clients.
 	Done <-chan struct{}
 }
 
@@ -65,9 +65,9 @@ type Hub struct {
 	listeners int                     // guarded by mu, as all below
 	last      map[[2]string]*numbered // by kind and key
 	number    uint64                  // of the newest event
-	begun     uint64                  // of the newest event when the first of the present listeners came
+	begun     uint64                  // number of the newest event when the first of the current listeners connected
 	changed   chan struct{}           // closed at the next event
-	stop      context.CancelFunc      // ends the watch
+	stop      context.CancelFunc      // ends watch
 	work      sync.WaitGroup
 }
 
@@ -81,33 +81,33 @@ func New(o Options) *Hub {
 	return &Hub{o: o, poked: make(chan struct{}, 1), last: map[[2]string]*numbered{}, changed: make(chan struct{})}
 }
 
-// Poke says that something may have changed. It never waits.
-func (h *Hub) Poke() {
+// Wake notifies the hub that the state may have changed. It never blocks.
+func (h *Hub) Wake() {
 	select {
 	case h.poked <- struct{}{}:
 	default:
 	}
 }
 
-// Close waits until nobody watches any more, which is when Done is closed.
+// Close waits until all listeners have disconnected, which follows when Done is closed.
 func (h *Hub) Close() { h.work.Wait() }
 
-// Listeners is how many watch.
+// Listeners is the number of listeners.
 func (h *Hub) Listeners() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.listeners
 }
 
-// ServeHTTP streams events. A listener begins with the present state of everything, or, with Last-Event-ID or ?after=,
-// with what has changed since that event.
+// ServeHTTP streams events. A listener gets the current state of everything first or, with Last-Event-ID or ?after=,
+// what has changed since that event.
 func (h *Hub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	after, ok := h.enter(cmp.Or(r.Header.Get("Last-Event-ID"), r.URL.Query().Get("after")))
 	if !ok {
 		w.Header().Set("Retry-After", "5")
-		why := fmt.Sprintf("%d others watch already, which is as many as may", MaxListeners)
+		why := fmt.Sprintf("%d clients are connected to this stream already, which is the limit", MaxListeners)
 		if h.isDone() {
-			why = "the endpoint is about to end"
+			why = "the endpoint is shutting down"
 		}
 		http.Error(w, why, http.StatusServiceUnavailable)
 		return
@@ -116,11 +116,11 @@ func (h *Hub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	head := w.Header()
 	head.Set("Content-Type", "text/event-stream")
 	head.Set("Cache-Control", "no-store")
-	head.Set("X-Accel-Buffering", "no") // of nginx, which would hold events back
+	head.Set("X-Accel-Buffering", "no") // for nginx, which would buffer events
 	h.stream(r.Context(), w, after)
 }
 
-// stream writes until ctx ends, the connection does, or the hub is done.
+// stream writes events until ctx ends, the connection fails, or the hub is done.
 func (h *Hub) stream(ctx context.Context, w http.ResponseWriter, after uint64) {
 	c := http.NewResponseController(w)
 	tick := time.NewTicker(beat)
@@ -130,7 +130,7 @@ func (h *Hub) stream(ctx context.Context, w http.ResponseWriter, after uint64) {
 		var changed <-chan struct{}
 		text, after, changed = h.since(text, after)
 		if len(text) > 0 {
-			_ = c.SetWriteDeadline(time.Now().Add(takeTime)) // connections that have none break by themselves
+			_ = c.SetWriteDeadline(time.Now().Add(takeTime)) // a connection without deadlines fails by itself
 			if _, err := w.Write(text); err != nil || c.Flush() != nil {
 				return
 			}
@@ -148,7 +148,7 @@ func (h *Hub) stream(ctx context.Context, w http.ResponseWriter, after uint64) {
 	}
 }
 
-// since appends the events behind one to text. changed is closed when there are more.
+// since appends the events behind a number to text. changed is closed when there are newer ones.
 func (h *Hub) since(text []byte, after uint64) ([]byte, uint64, <-chan struct{}) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -168,7 +168,7 @@ func (h *Hub) since(text []byte, after uint64) ([]byte, uint64, <-chan struct{})
 	return text, h.number, h.changed
 }
 
-// enter lets a listener in that has seen the event of an id; "" for none.
+// enter admits a listener that has the event with this id; "" for none.
 func (h *Hub) enter(id string) (after uint64, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -195,7 +195,7 @@ func (h *Hub) isDone() bool {
 	}
 }
 
-// begin begins to watch. mu is held.
+// begin starts the goroutine of watch. mu is held.
 func (h *Hub) begin() {
 	ctx, stop := context.WithCancel(context.Background())
 	h.stop = stop
@@ -212,7 +212,7 @@ func (h *Hub) leave() {
 	}
 }
 
-// watch looks at what there is, again and again, until ctx ends.
+// watch reads the state after each Wake until ctx ends.
 func (h *Hub) watch(ctx context.Context) {
 	for {
 		h.note(ctx, h.o.Now())
@@ -229,7 +229,7 @@ func (h *Hub) watch(ctx context.Context) {
 	}
 }
 
-// note numbers what is new. Nothing is noted by a watch that is over: the next one has begun, perhaps.
+// note numbers what has changed. It does nothing once ctx has ended: another watch may have been started.
 func (h *Hub) note(ctx context.Context, now []Event) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

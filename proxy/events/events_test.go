@@ -57,7 +57,7 @@ func until(t *testing.T, lines <-chan string, want string) string {
 			if strings.HasPrefix(line, want) {
 				return line
 			}
-		case <-time.After(20 * time.Second):
+		case <-time.After(time.Minute):
 			t.Fatalf("no %q", want)
 		}
 	}
@@ -72,7 +72,7 @@ func serve(t *testing.T, w *world) (*Hub, string) {
 	return h, srv.URL
 }
 
-// A listener gets the present state, then what changes; one that comes back gets what it has missed.
+// A listener gets the current state, then changes; one that reconnects gets what it has missed.
 func TestAListener(t *testing.T) {
 	w := &world{}
 	h, url := serve(t, w)
@@ -83,11 +83,11 @@ func TestAListener(t *testing.T) {
 	until(t, lines, `data: {"n":0}`)
 	until(t, lines, "event: catalog")
 	w.n.Store(1)
-	h.Poke()
+	h.Wake()
 	id := strings.TrimPrefix(until(t, lines, "id: "), "id: ")
 	until(t, lines, `data: {"n":1}`)
 	w.n.Store(2)
-	h.Poke()
+	h.Wake()
 	until(t, lines, `data: {"n":2}`)
 	_, again := listen(t, url, "Last-Event-ID", id)
 	if got := until(t, again, "data: "); got != `data: {"n":2}` {
@@ -95,7 +95,8 @@ func TestAListener(t *testing.T) {
 	}
 }
 
-// Two hundred listeners get every change; beyond MaxListeners one is refused, and let in when another has gone.
+// Two hundred listeners get every change; beyond MaxListeners one is refused, and accepted when another has
+// disconnected.
 func TestManyListeners(t *testing.T) {
 	w := &world{}
 	h, url := serve(t, w)
@@ -108,7 +109,7 @@ func TestManyListeners(t *testing.T) {
 		until(t, lines, `data: {"n":0}`)
 	}
 	w.n.Store(7)
-	h.Poke()
+	h.Wake()
 	var reading sync.WaitGroup
 	for _, lines := range all {
 		reading.Go(func() {
@@ -134,7 +135,7 @@ func TestManyListeners(t *testing.T) {
 	}
 }
 
-// A listener that does not read is dropped, and holds up nobody: what it has not read is not held for it.
+// A listener that does not read is disconnected and delays no other; what it has not read is not kept.
 func TestAListenerThatDoesNotRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{}
@@ -155,7 +156,7 @@ func TestAListenerThatDoesNotRead(t *testing.T) {
 		}
 		for range 100 {
 			w.n.Add(1)
-			h.Poke()
+			h.Wake()
 			time.Sleep(pause)
 			synctest.Wait()
 		}
@@ -171,7 +172,7 @@ func TestAListenerThatDoesNotRead(t *testing.T) {
 	})
 }
 
-// A listener gets a comment every 15 s, so that it can tell a quiet endpoint from a dead connection.
+// A listener gets a comment every 15 s, which shows that the connection works.
 func TestTheBeat(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		done := make(chan struct{})

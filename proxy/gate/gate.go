@@ -1,9 +1,9 @@
-// Package gate decides who reaches the page and the API for operators, which show what everybody does and let tools be
-// called.
+// Package gate decides who reaches the page and the API for operators, which show the activity of all clients and allow
+// to call tools.
 //
 //	who, err := g.Admit(r, rules, gate.Operators)
 //
-// They are served to nobody but:
+// They are served only:
 //
 //   - on the port of admin.listen: whoever has the token of admin.tokenFile, or a credential of a principal with the admin
 //     role (incomingAuth.authz.admins, or the user of this machine). Where neither a token nor authentication is
@@ -11,13 +11,13 @@
 //   - without admin.listen, on the clients' port: whoever connects over the loopback interface to a loopback name, and
 //     brings such a credential if clients have to bring one.
 //
-// A browser cannot send a token by itself. It gets a cookie for one ([Gate.Login]) that no script can read and that no
-// other site can have sent. The cookie names a session here, never the token: a token that is withdrawn ends its
+// A browser cannot send a bearer token by itself. It gets a session cookie ([Gate.Login]) that is HttpOnly and
+// SameSite. The cookie names a session in this process and does not contain the token: revoking a token ends its
 // sessions.
 //
-// A page of another site can send requests to any address that its visitor reaches. Hence Host is held to the rules of
-// package origin; an Origin other than this one is refused for every request, and so is what a browser says comes from
-// another site (Sec-Fetch-Site), except for somebody who follows a link.
+// A page of another site can send requests to any address that its visitor reaches. Hence Host is checked by the rules
+// of package origin; a request with another Origin is refused, and so is one that the browser marks as cross-site
+// (Sec-Fetch-Site), except when the user follows a link.
 package gate
 
 import (
@@ -31,41 +31,41 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/origin"
 )
 
-// Rules are what of a configuration decides.
+// Rules are the settings of a configuration for the gate.
 type Rules struct {
 	Policy *origin.Policy
 	Auth   *auth.Authenticator
-	Admins config.Admins // who has the admin role
+	Admins config.Admins // principals with the admin role
 	Apart  bool          // admin.listen is set
 	Token  *Token        // of admin.tokenFile; nil: there is none
 }
 
-// A Port is where a request came in.
+// A Port identifies the listener of a request.
 type Port int
 
 // The ports.
 const (
-	Clients   Port = iota // of the endpoint
-	Operators             // of admin.listen
+	Clients   Port = iota // the endpoint's
+	Operators             // that of admin.listen
 )
 
-// Refusal is why a request does not come in.
+// Refusal is the reason why a request is not admitted.
 type Refusal struct {
 	Status int
 	Reason string
 	Hint   string
-	Login  bool // a credential would let it in
+	Login  bool // a credential would admit it
 }
 
 func (r *Refusal) Error() string { return r.Reason }
 
-// Gate lets requests in. Make one with New; it is safe for concurrent use.
+// Gate admits requests. Make one with New; it is safe for concurrent use.
 type Gate struct{ sessions sessions }
 
 // New makes a Gate.
 func New() *Gate { return &Gate{sessions: newSessions()} }
 
-// Admit says who asks. nil without an error is somebody who need not say so. The error is a *Refusal.
+// Admit returns the principal of a request; nil, without an error, if none is required. The error is a *Refusal.
 func (g *Gate) Admit(r *http.Request, rules *Rules, port Port) (*auth.Principal, error) {
 	if err := rules.reach(r, port); err != nil {
 		return nil, err
@@ -79,8 +79,8 @@ func (g *Gate) Admit(r *http.Request, rules *Rules, port Port) (*auth.Principal,
 	return g.credential(r, rules)
 }
 
-// Operator reports whether a program may have what is no part of the page on the port of admin.listen, such as metrics:
-// with the token, or that of an admin. Where there is no token, this machine may without.
+// Operator reports whether a program may read what is not part of the page, such as metrics, on the port of
+// admin.listen: with the token, or that of an admin. If no token is configured, loopback connections need none.
 func (rules *Rules) Operator(r *http.Request) bool {
 	if rules.Token == nil && (origin.OnLoopback(r) || isUnix(r)) {
 		return true
@@ -93,17 +93,17 @@ func (rules *Rules) Operator(r *http.Request) bool {
 	return err == nil
 }
 
-// reach holds a request to the address that it came to and the name that it asks for.
+// reach checks the address of the connection and the Host.
 func (rules *Rules) reach(r *http.Request, port Port) error {
 	switch loopback := origin.OnLoopback(r) || isUnix(r); {
 	case port == Clients && rules.Apart:
-		return &Refusal{Status: http.StatusNotFound, Reason: "not on this port: admin.listen of the configuration says where"}
+		return &Refusal{Status: http.StatusNotFound, Reason: "not on this port: see admin.listen of the configuration"}
 	case port == Clients && !loopback:
-		return &Refusal{Status: http.StatusForbidden, Reason: "other machines reach this address, and the page and the API for operators are not for them", Hint: "set admin.listen to serve them on a port of their own, or listen on 127.0.0.1"}
+		return &Refusal{Status: http.StatusForbidden, Reason: "other machines reach this address: the page and the API for operators are not served on it", Hint: "set admin.listen to serve them on a port of their own, or listen on 127.0.0.1"}
 	case port == Clients && !origin.IsLocal(r) && !isUnix(r):
-		return &Refusal{Status: http.StatusForbidden, Reason: "the page and the API for operators are for loopback names on this machine, and for nothing that a proxy passes on", Hint: "set admin.listen to serve them on a port of their own"}
+		return &Refusal{Status: http.StatusForbidden, Reason: "the page and the API for operators are served for loopback names on this machine only, and not through a proxy", Hint: "set admin.listen to serve them on a port of their own"}
 	case !loopback && rules.Token == nil && rules.Auth.Open():
-		return &Refusal{Status: http.StatusForbidden, Reason: "other machines reach this address, and nobody is asked who they are", Hint: "set admin.tokenFile, or listen on 127.0.0.1"}
+		return &Refusal{Status: http.StatusForbidden, Reason: "other machines reach this address, and no credential is required", Hint: "set admin.tokenFile, or listen on 127.0.0.1"}
 	}
 	host := r.Clone(r.Context())
 	host.Header.Del("Origin") // fromHere is stricter
@@ -113,16 +113,16 @@ func (rules *Rules) reach(r *http.Request, port Port) error {
 	return nil
 }
 
-// fromHere refuses what a page of another origin sends.
+// fromHere refuses what a page of another origin has sent.
 func fromHere(r *http.Request) error {
 	same := r.Header.Get("Sec-Fetch-Site") == "same-origin"
 	for _, line := range r.Header["Origin"] {
 		if line == "null" && same {
-			continue // a form of a page without referrer
+			continue // a form on a page without a referrer
 		}
 		u, err := url.Parse(line)
 		if err != nil || u.Host == "" || !strings.EqualFold(u.Host, r.Host) || u.Scheme != scheme(r) {
-			return &Refusal{Status: http.StatusForbidden, Reason: "a page of another origin, " + line + ", has sent this"}
+			return &Refusal{Status: http.StatusForbidden, Reason: "the request comes from a page of another origin, " + line}
 		}
 	}
 	reads := r.Method == http.MethodGet || r.Method == http.MethodHead
@@ -130,9 +130,9 @@ func fromHere(r *http.Request) error {
 	case site == "" || site == "same-origin" || site == "none" && reads:
 		return nil
 	case reads && r.Header.Get("Sec-Fetch-Mode") == "navigate" && r.Header.Get("Sec-Fetch-Dest") == "document":
-		return nil // a link
+		return nil // the user followed a link
 	default:
-		return &Refusal{Status: http.StatusForbidden, Reason: "the browser says that another site has sent this (Sec-Fetch-Site: " + site + ")"}
+		return &Refusal{Status: http.StatusForbidden, Reason: "the request comes from another site (Sec-Fetch-Site: " + site + ")"}
 	}
 }
 
@@ -143,7 +143,7 @@ func scheme(r *http.Request) string {
 	return "http"
 }
 
-// credential finds out who brings which credential.
+// credential verifies the credential of a request, from the header, the cookie or the certificate.
 func (g *Gate) credential(r *http.Request, rules *Rules) (*auth.Principal, error) {
 	if token, ok := bearer(r); ok {
 		return rules.holder(r, token)
@@ -154,14 +154,14 @@ func (g *Gate) credential(r *http.Request, rules *Rules) (*auth.Principal, error
 	if rules.Auth.Open() {
 		return nil, rules.unknown("want the token of admin.tokenFile as Authorization: Bearer")
 	}
-	who, err := rules.Auth.Authenticate(r) // by a certificate
+	who, err := rules.Auth.Authenticate(r) // a client certificate
 	if err != nil {
 		return nil, rules.unknown("want a token as Authorization: Bearer")
 	}
 	return rules.admitted(who)
 }
 
-// bearer is the token that a request brings by itself.
+// bearer is the bearer token in the header of a request.
 func bearer(r *http.Request) (token string, ok bool) {
 	lines := r.Header["Authorization"]
 	if len(lines) != 1 {
@@ -171,7 +171,7 @@ func bearer(r *http.Request) (token string, ok bool) {
 	return strings.TrimSpace(token), strings.EqualFold(scheme, "Bearer")
 }
 
-// holder is who has a token.
+// holder verifies a token and returns its principal.
 func (rules *Rules) holder(r *http.Request, token string) (*auth.Principal, error) {
 	if rules.Token != nil && rules.Token.Accepts(token) {
 		return rules.Auth.Unasked(), nil
@@ -188,12 +188,12 @@ func (rules *Rules) holder(r *http.Request, token string) (*auth.Principal, erro
 
 func (rules *Rules) admitted(who *auth.Principal) (*auth.Principal, error) {
 	if !rules.isAdmin(who) {
-		return nil, &Refusal{Status: http.StatusForbidden, Reason: "this is for admins", Hint: "incomingAuth.authz.admins of the configuration names them"}
+		return nil, &Refusal{Status: http.StatusForbidden, Reason: "the principal does not have the admin role", Hint: "incomingAuth.authz.admins of the configuration lists the admins"}
 	}
 	return who, nil
 }
 
-// isAdmin reports whether a principal has the admin role. The user of this machine has.
+// isAdmin reports whether a principal has the admin role. The user of this machine (incomingAuth.type: local) has it.
 func (rules *Rules) isAdmin(who *auth.Principal) bool {
 	if who == nil {
 		return false

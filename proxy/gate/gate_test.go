@@ -17,7 +17,7 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/origin"
 )
 
-// request is one that came to an address; headers come in pairs, Host among them.
+// request is a request to an address; headers come in pairs, Host among them.
 func request(t *testing.T, method, local string, headers ...string) *http.Request {
 	t.Helper()
 	r := httptest.NewRequest(method, "/api/v1/status", nil)
@@ -45,7 +45,7 @@ const (
 	there = "192.0.2.7:4483"
 )
 
-// rules are those of a configuration.
+// rules are the rules of a configuration.
 func rules(t *testing.T, cfg *config.Config) *Rules {
 	t.Helper()
 	a, err := auth.New(cfg.IncomingAuth, auth.Options{})
@@ -154,8 +154,8 @@ func TestWhoComesIn(t *testing.T) {
 	}
 }
 
-// A browser that has brought the token has a cookie, which no script reads and no other site sends, until it logs out or
-// the token changes.
+// A browser that has sent the token has a cookie, which is HttpOnly and SameSite, until it logs out or the token
+// changes.
 func TestALogin(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "token")
 	write := func(text string) {
@@ -210,7 +210,7 @@ func TestALogin(t *testing.T) {
 	}
 }
 
-// Guesses are slowed down, and sessions are bounded.
+// Attempts to log in are limited, and sessions are bounded.
 func TestLoginsAreBounded(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "token")
 	if err := os.WriteFile(file, []byte("right"), 0o600); err != nil {

@@ -13,16 +13,16 @@ import (
 
 const (
 	cookie = "vmcp_admin"
-	// sessionTime is how long a login holds, sessionIdle how long without a request.
+	// sessionTime is the lifetime of a login, sessionIdle its limit without a request.
 	sessionTime = 12 * time.Hour
 	sessionIdle = time.Hour
-	// maxSessions bounds the sessions: the one that was used least recently gives way.
+	// maxSessions bounds the sessions: beyond it the least recently used one ends.
 	maxSessions = 64
-	// loginRate and loginBurst bound how often a credential is tried, over all addresses.
+	// loginRate (per second) and loginBurst bound the attempts to log in, over all addresses.
 	loginRate, loginBurst = 1, 10
 )
 
-// sessions are browsers that have brought a token.
+// sessions are the browser sessions that began with a token.
 type sessions struct {
 	tries *rate.Limiter
 
@@ -37,7 +37,7 @@ type session struct {
 
 func newSessions() sessions { return sessions{tries: rate.NewLimiter(loginRate, loginBurst)} }
 
-// token is what the browser of a request has logged in with.
+// token is the token of a request's session.
 func (s *sessions) token(r *http.Request) (string, bool) {
 	c, err := r.Cookie(cookie)
 	if err != nil {
@@ -54,7 +54,7 @@ func (s *sessions) token(r *http.Request) (string, bool) {
 	return s.all[i].token, true
 }
 
-// tidy forgets sessions whose time is over. mu is held.
+// tidy removes expired sessions. mu is held.
 func (s *sessions) tidy() {
 	now := time.Now()
 	s.all = slices.DeleteFunc(s.all, func(one session) bool {
@@ -62,7 +62,7 @@ func (s *sessions) tidy() {
 	})
 }
 
-// Login gives a browser a cookie for its token. The error is a *Refusal.
+// Login begins a session for a token, and sets its cookie. The error is a *Refusal.
 func (g *Gate) Login(w http.ResponseWriter, r *http.Request, rules *Rules, port Port, token string) error {
 	if err := rules.reach(r, port); err != nil {
 		return err
@@ -107,7 +107,7 @@ func (g *Gate) Logout(w http.ResponseWriter, r *http.Request) {
 	setCookie(w, r, "", -1)
 }
 
-// LoggedIn reports whether a request comes with a session.
+// LoggedIn reports whether a request has the cookie of a session.
 func (g *Gate) LoggedIn(r *http.Request) bool {
 	_, ok := g.sessions.token(r)
 	return ok

@@ -9,16 +9,16 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/files"
 )
 
-// Token is a token that is read anew when its file changes.
+// Token is the token in a file, read again when the file changes.
 type Token struct {
 	path string
 
 	mu    sync.Mutex
-	read  files.Stamp // guarded by mu; of the file when it was last read
-	token string      // guarded by mu; "" while the file has none: nothing is accepted
+	read  files.Stamp // guarded by mu; of the file as it was last read
+	token string      // guarded by mu; "" if the file has none: nothing is accepted then
 }
 
-// NewToken is the token in a file; nil for no file.
+// NewToken returns the token in a file; nil for no file.
 func NewToken(path string) *Token {
 	if path == "" {
 		return nil
@@ -26,7 +26,7 @@ func NewToken(path string) *Token {
 	return &Token{path: path}
 }
 
-// Accepts compares a token without telling by the time how much of it is right.
+// Accepts compares a token in constant time.
 func (t *Token) Accepts(given string) bool {
 	want := t.current()
 	if want == "" {
@@ -36,7 +36,7 @@ func (t *Token) Accepts(given string) bool {
 	return subtle.ConstantTimeCompare(a[:], b[:]) == 1
 }
 
-// current is the token that the file holds. While it cannot be read there is none.
+// current is the token in the file; "" while it cannot be read.
 func (t *Token) current() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -47,7 +47,7 @@ func (t *Token) current() string {
 	}
 	if !t.read.Same(now) {
 		t.read = now
-		t.token, _ = config.ReadToken(t.path) // "" with an error
+		t.token, _ = config.ReadToken(t.path) // "" on error
 	}
 	return t.token
 }

@@ -1,13 +1,13 @@
-// Package history remembers what runs of scripted tools did lately, for those who operate an endpoint: the runs under
-// way with their present step, and the last ones that ended with what they did.
+// Package history keeps what recent runs of scripted tools did, for operators: the runs in progress with their current
+// step, and the last ones that ended with all their steps.
 //
 //	ctx = h.Begin(ctx, history.Run{ID: id, Tool: name, Args: args})
 //	step := history.Steps(ctx)    // called with each effect, also of scripts that the run calls
 //	h.End(ctx, history.End{State: "done", Result: result})
 //	h.List(ctx), h.Find(ctx, id)
 //
-// A run that is kept is in the store of runs as well, with its journal: that is asked first, so that runs of other
-// processes and from before a restart are there, too. All that is held here is bounded; see the constants.
+// A run that is kept is in the store of runs as well, with its journal. The store is read first, so that runs of other
+// processes and from before a restart are included. All memory is bounded by the constants below.
 package history
 
 import (
@@ -25,41 +25,42 @@ import (
 )
 
 const (
-	// MaxRuns and MaxBytes bound the runs that are not under way, MaxBytes those under way, too: of a run beyond it
-	// the steps are counted, and not kept.
+	// MaxRuns and MaxBytes bound the runs that are not in progress. MaxBytes bounds also those in progress: beyond it
+	// the steps of a run are counted but not kept.
 	MaxRuns  = 200
 	MaxBytes = 16 << 20
-	// maxSteps bounds the steps of one run, as those of a trace.
+	// maxSteps bounds the steps of one run, like those of a trace.
 	maxSteps = 2000
-	// maxText bounds a name and an error, maxValue the arguments and the result of a run and of a step.
+	// maxText bounds a name and an error, maxValue the arguments and the result of a run and of a step; in characters
+	// and bytes.
 	maxText  = 200
 	maxValue = 16 << 10
-	// overhead is what a step and a run count beside their texts.
+	// overhead is the size in bytes that a step or a run counts in addition to its texts.
 	overhead = 200
 )
 
-// Options are what Runs take from their surroundings.
+// Options configure Runs.
 type Options struct {
 	Secrets *secret.Redactor
-	// Store is the store of runs; nil while there is none.
+	// Store returns the store of runs; nil while there is none.
 	Store func() store.Store
-	// Changed is called when there is something new to see. It must not wait. May be nil.
+	// Changed is called when the history has changed. It must not block. May be nil.
 	Changed func()
 }
 
-// Runs are the runs of one endpoint. They are safe for concurrent use.
+// Runs is the history of the runs of one endpoint. Safe for concurrent use.
 type Runs struct {
 	o          Options
 	keepValues atomic.Bool
-	held       atomic.Int64 // bytes of the records under way
+	held       atomic.Int64 // bytes of the records in progress
 
 	mu    sync.Mutex
-	under map[string]*record // that are executed here, by id; guarded by mu
-	past  []*record          // the others, the last one last; guarded by mu
+	under map[string]*record // in progress in this process, by id; guarded by mu
+	past  []*record          // the others, the newest last; guarded by mu
 	bytes int64              // of past; guarded by mu
 }
 
-// New makes Runs that remember none.
+// New makes an empty history.
 func New(o Options) *Runs {
 	if o.Secrets == nil {
 		o.Secrets = &secret.Redactor{}
@@ -70,8 +71,7 @@ func New(o Options) *Runs {
 	return &Runs{o: o, under: map[string]*record{}}
 }
 
-// KeepValues says whether arguments and results are kept from now on (admin.keepValues). What was kept is forgotten
-// when they are not.
+// KeepValues sets whether arguments and results are kept (admin.keepValues). If not, those that were kept are dropped.
 func (h *Runs) KeepValues(keep bool) {
 	if h.keepValues.Swap(keep) == keep || keep {
 		return
@@ -86,20 +86,20 @@ func (h *Runs) KeepValues(keep bool) {
 	}
 }
 
-// Run is a part of a run that begins.
+// Run describes a part of a run that begins.
 type Run struct {
 	ID, Tool string
 	Args     json.RawMessage
 }
 
-// End is how a part of a run ended.
+// End is the end of a part of a run.
 type End struct {
 	State  store.State
 	Error  string
-	Result json.RawMessage // a CallToolResult; nil where there is none
+	Result json.RawMessage // a CallToolResult; nil if there is none
 }
 
-// recordKey is the key of the record in the context of a run, and of the calls that it makes.
+// recordKey is the context key of the record, for the run and for the calls that it makes.
 type recordKey struct{}
 
 func of(ctx context.Context) *record {
@@ -107,7 +107,7 @@ func of(ctx context.Context) *record {
 	return r
 }
 
-// Begin notes that a part of a run begins. The context is that of the part.
+// Begin records that a part of a run begins, and returns the context for the part.
 func (h *Runs) Begin(ctx context.Context, run Run) context.Context {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -123,7 +123,7 @@ func (h *Runs) Begin(ctx context.Context, run Run) context.Context {
 	return context.WithValue(ctx, recordKey{}, r)
 }
 
-// recall takes a run that goes on out of the past; nil when it is not there. mu is held.
+// recall removes the record of a resumed run from past and returns it; nil if there is none. mu is held.
 func (h *Runs) recall(id string) *record {
 	i := slices.IndexFunc(h.past, func(r *record) bool { return r.id == id })
 	if i < 0 {
@@ -136,7 +136,7 @@ func (h *Runs) recall(id string) *record {
 	return r
 }
 
-// End notes that the part of ctx is over.
+// End records the end of the part of ctx.
 func (h *Runs) End(ctx context.Context, e End) {
 	r := of(ctx)
 	if r == nil {
@@ -157,7 +157,7 @@ func (h *Runs) End(ctx context.Context, e End) {
 	h.o.Changed()
 }
 
-// Drop forgets the run of ctx: it did not begin after all.
+// Drop removes the run of ctx, which did not begin after all.
 func (h *Runs) Drop(ctx context.Context) {
 	r := of(ctx)
 	if r == nil {
@@ -170,14 +170,14 @@ func (h *Runs) Drop(ctx context.Context) {
 	h.o.Changed()
 }
 
-// At notes that the run of ctx has begun a step.
+// At records that the run of ctx has begun a step.
 func At(ctx context.Context, key, kind, name string) {
 	if r := of(ctx); r != nil {
 		r.at(key, kind, name)
 	}
 }
 
-// Steps returns what notes a step that is over in the run of ctx; nil when nobody remembers that.
+// Steps returns a function that records a finished step in the run of ctx; nil if the run is not recorded.
 func Steps(ctx context.Context) func(script.Event) {
 	r := of(ctx)
 	if r == nil {

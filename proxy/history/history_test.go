@@ -37,7 +37,7 @@ func find(t *testing.T, h *Runs, id string) (steps int, left int) {
 	return len(r.Steps), r.LeftOut
 }
 
-// The last runs are remembered, and no more of them than MaxRuns.
+// The last MaxRuns runs are kept.
 func TestTheLastRunsAreRemembered(t *testing.T) {
 	h := New(Options{})
 	for i := range MaxRuns + 50 {
@@ -55,7 +55,7 @@ func TestTheLastRunsAreRemembered(t *testing.T) {
 	}
 }
 
-// However much runs do and say, what is held stays below the bounds: of ended runs, and of those under way.
+// The memory of ended runs, and of those in progress, is bounded, whatever runs do.
 func TestMemoryIsBounded(t *testing.T) {
 	h := New(Options{})
 	h.KeepValues(true)
@@ -103,7 +103,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	}
 }
 
-// Of a run with many steps the first ones are kept, and the rest is counted.
+// The first steps of a run are kept, and the others counted.
 func TestStepsAreBounded(t *testing.T) {
 	h := New(Options{})
 	var events []script.Event
@@ -116,7 +116,7 @@ func TestStepsAreBounded(t *testing.T) {
 	}
 }
 
-// Arguments and results are there with admin.keepValues alone, without the secrets of the configuration.
+// Arguments and results are kept only with admin.keepValues, without the secrets of the configuration.
 func TestValues(t *testing.T) {
 	secrets := &secret.Redactor{}
 	secrets.Use([]string{"hunter2hunter2"})
@@ -135,7 +135,7 @@ func TestValues(t *testing.T) {
 	}
 }
 
-// A run under way shows its age and the step that it is at.
+// A run in progress has its age and its current step.
 func TestARunUnderWay(t *testing.T) {
 	h := New(Options{})
 	ctx := h.Begin(t.Context(), Run{ID: "r", Tool: "deploy"})
@@ -151,7 +151,7 @@ func TestARunUnderWay(t *testing.T) {
 	}
 }
 
-// A kept run is shown as its store has it, also when another process has executed it; a question that is open can be read
+// A kept run is reported as the store has it, also if another process has executed it; an open question is readable
 // whether or not values are kept.
 func TestTheStoreTakesOver(t *testing.T) {
 	kept := memory.New(store.Options{}, script.NewPool(64<<20, 10, nil))
@@ -161,7 +161,7 @@ func TestTheStoreTakesOver(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := kept.Take(t.Context(), row.ID, "somebody")
+	l, err := kept.Acquire(t.Context(), row.ID, "somebody")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,8 +12,9 @@ import (
 	"github.com/vmcp-dev/vmcp/script"
 )
 
-// List returns the runs under way and the last MaxRuns of the others, the newest first. What the store says of a run
-// counts, unless it is executed here. The error says that the store does not answer; the runs are those known here.
+// List returns the runs in progress and the last MaxRuns of the others, the newest first. The store's state of a run
+// has precedence, unless the run is in progress here. The error says that the store does not answer; the runs are then
+// those of this process.
 func (h *Runs) List(ctx context.Context) ([]status.Run, error) {
 	all := h.here()
 	kept, err := h.stored(ctx)
@@ -45,7 +46,7 @@ func (h *Runs) List(ctx context.Context) ([]status.Run, error) {
 	return list, err
 }
 
-// Here returns the runs that this process knows, without asking the store.
+// Here returns the runs that this process knows, without reading the store.
 func (h *Runs) Here() []status.Run {
 	all := h.here()
 	list := make([]status.Run, 0, len(all))
@@ -73,7 +74,7 @@ func (h *Runs) here() map[string]*status.Run {
 	return all
 }
 
-// stored are the newest runs of the store.
+// stored returns the newest runs of the store.
 func (h *Runs) stored(ctx context.Context) ([]store.Summary, error) {
 	s := h.store()
 	if s == nil {
@@ -90,7 +91,7 @@ func (h *Runs) store() store.Store {
 	return h.o.Store()
 }
 
-// put puts into r what the store says of it.
+// put copies the store's state of a run to r.
 func (h *Runs) put(r *status.Run, s store.Summary) {
 	r.Kept, r.State, r.Open = true, string(s.State), s.Questions
 	r.StepCount = max(r.StepCount, s.Entries)
@@ -100,7 +101,7 @@ func (h *Runs) put(r *status.Run, s store.Summary) {
 	h.place(r, s.State, s.Updated)
 }
 
-// place says when a run of the store ended.
+// place sets when a run of the store ended.
 func (h *Runs) place(r *status.Run, state store.State, updated time.Time) {
 	end := time.Now()
 	if state.Final() {
@@ -113,8 +114,8 @@ func (h *Runs) place(r *status.Run, state store.State, updated time.Time) {
 	r.DurationMs = milliseconds(end.Sub(r.StartedAt))
 }
 
-// Find returns a run with its steps and open questions; false when there is none of that id. The error says that the
-// store does not answer, and that the run is not known here.
+// Find returns a run with its steps and open questions; false if there is none of that id. The error says that the
+// store does not answer, and that this process does not know the run.
 func (h *Runs) Find(ctx context.Context, id string) (status.Run, bool, error) {
 	h.mu.Lock()
 	r := h.under[id]
@@ -144,7 +145,7 @@ func (h *Runs) Find(ctx context.Context, id string) (status.Run, bool, error) {
 	return run, true, nil
 }
 
-// join puts into run what the store has of it.
+// join completes run with the store's record of it.
 func (h *Runs) join(run *status.Run, row store.Run, entries []script.Entry) {
 	run.ID, run.Tool, run.State, run.Kept, run.StartedAt = row.ID, row.Tool, string(row.State), true, row.Created.UTC()
 	if row.Error != "" {
@@ -161,7 +162,7 @@ func (h *Runs) join(run *status.Run, row store.Run, entries []script.Entry) {
 		}
 	}
 	run.Open = len(run.Questions)
-	if len(entries) > len(run.Steps) { // another process has done some
+	if len(entries) > len(run.Steps) { // another process has executed some of the steps
 		run.Steps, run.LeftOut = h.stepsOf(row, entries), max(0, len(entries)-maxSteps)
 	}
 }
@@ -192,7 +193,7 @@ func (h *Runs) stepsOf(row store.Run, entries []script.Entry) (steps []status.St
 	return steps
 }
 
-// shownValue is a value of the store as it is shown; nil for none.
+// shownValue is a value of the store in the form for display; nil for none.
 func (h *Runs) shownValue(v json.RawMessage) json.RawMessage {
 	if len(v) == 0 || !json.Valid(v) {
 		return nil
@@ -200,12 +201,13 @@ func (h *Runs) shownValue(v json.RawMessage) json.RawMessage {
 	return bounded(h.o.Secrets.JSON(v))
 }
 
-// question is an open one. Its message and schema are shown whether or not values are kept: it is asked of a person.
+// question is an open question for display. Its message and schema are shown whether or not values are kept: a person
+// has to answer it.
 func (h *Runs) question(q store.Question) status.Question {
 	var params struct {
 		Message string          `json:"message"`
 		Schema  json.RawMessage `json:"requestedSchema"`
 	}
-	_ = json.Unmarshal(h.o.Secrets.JSON(q.Params), &params) // what is not of this form has no message
+	_ = json.Unmarshal(h.o.Secrets.JSON(q.Params), &params) // invalid params have no message
 	return status.Question{Key: q.Key, Method: q.Method, Message: params.Message, Schema: params.Schema, Deadline: utc(q.Deadline)}
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/vmcp-dev/vmcp/script"
 )
 
-// A record is what is remembered of one run.
+// A record is the history of one run.
 type record struct {
 	runs     *Runs
 	id, tool string
@@ -24,17 +24,17 @@ type record struct {
 
 	mu      sync.Mutex // guards what follows
 	state   store.State
-	ended   time.Time // zero while it may go on
+	ended   time.Time // zero while it may continue
 	err     string
 	args    json.RawMessage
 	result  json.RawMessage
 	steps   []step
 	index   map[string]int // of steps, by key
-	current []step         // that have begun and not ended, the last one last
-	left    int            // steps that were too many
+	current []step         // begun and not ended, the newest last
+	left    int            // number of steps that were not kept
 }
 
-// step is one that is kept.
+// step is one recorded step.
 type step struct {
 	key, kind, name string
 	start           time.Time
@@ -51,20 +51,20 @@ func (s *step) size() int64 {
 
 func (r *record) size() int64 { return r.bytes.Load() }
 
-// grow counts bytes of a run that is under way.
+// grow adds bytes of a run in progress to the account.
 func (r *record) grow(n int64) {
 	r.bytes.Add(n)
 	r.runs.held.Add(n)
 }
 
-// begin notes that a part of the run begins.
+// begin records that a part of the run begins.
 func (r *record) begin() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.state, r.ended, r.err = store.Running, time.Time{}, ""
 }
 
-// value is what is kept of arguments or a result.
+// value is the recorded form of arguments or a result.
 func (r *record) value(v json.RawMessage) json.RawMessage {
 	if !r.runs.keepValues.Load() || len(v) == 0 {
 		return nil
@@ -74,7 +74,7 @@ func (r *record) value(v json.RawMessage) json.RawMessage {
 	return kept
 }
 
-// bounded is a value, or the beginning of its text where it is long.
+// bounded is a value, or, if it is long, the beginning of its text.
 func bounded(v json.RawMessage) json.RawMessage {
 	if len(v) <= maxValue {
 		return slices.Clone(v)
@@ -82,7 +82,7 @@ func bounded(v json.RawMessage) json.RawMessage {
 	return jsonscan.Quote(clip.Counted(string(v), maxValue))
 }
 
-// maxCurrent bounds the steps under way that are kept: the branches of a parallel are many.
+// maxCurrent bounds the recorded steps in progress: a parallel may have many branches.
 const maxCurrent = 64
 
 func (r *record) at(key, kind, name string) {
@@ -93,7 +93,7 @@ func (r *record) at(key, kind, name string) {
 	}
 }
 
-// waitsAt notes the step that a run waits in.
+// waitsAt records the step in which the run waits.
 func (r *record) waitsAt(e script.Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -103,11 +103,11 @@ func (r *record) waitsAt(e script.Event) {
 	}
 }
 
-// text is a name or an error as it is kept.
+// text is the recorded form of a name or an error.
 func (r *record) text(s string) string { return clip.Text(r.runs.o.Secrets.Text(s), maxText) }
 
 func (r *record) step(e script.Event) {
-	if errors.As(e.Err, new(*script.Suspended)) { // it goes on in a later part of the run
+	if errors.As(e.Err, new(*script.Suspended)) { // it continues in a later part of the run
 		r.waitsAt(e)
 		return
 	}
@@ -118,7 +118,7 @@ func (r *record) step(e script.Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.current = slices.DeleteFunc(r.current, func(c step) bool {
-		if c.key == s.key && c.waits { // since an earlier part of the run
+		if c.key == s.key && c.waits { // begun by an earlier part of the run
 			s.took, s.start = s.start.Add(s.took).Sub(c.start), c.start
 		}
 		return c.key == s.key
@@ -126,7 +126,7 @@ func (r *record) step(e script.Event) {
 	i, known := r.index[s.key]
 	switch {
 	case known && e.Replayed:
-		return // it was done in an earlier part of the run
+		return // done by an earlier part of the run
 	case !known && (len(r.steps) == maxSteps || r.runs.held.Load() > MaxBytes):
 		r.left++
 		return
@@ -138,7 +138,7 @@ func (r *record) step(e script.Event) {
 		r.steps[i] = s
 		return
 	}
-	r.grow(s.size() - int64(len(s.args)+len(s.result))) // these two count already
+	r.grow(s.size() - int64(len(s.args)+len(s.result))) // args and result are counted already
 	r.index[s.key] = len(r.steps)
 	r.steps = append(r.steps, s)
 }
@@ -165,7 +165,7 @@ func (r *record) end(e End) {
 	}
 }
 
-// textOf is the first text of a CallToolResult.
+// textOf is the first text in a CallToolResult.
 func textOf(result json.RawMessage) (text string) {
 	jsonscan.Elements(jsonscan.Get(result, "content"), func(v []byte) bool {
 		text = jsonscan.GetString(v, "text")
@@ -174,7 +174,7 @@ func textOf(result json.RawMessage) (text string) {
 	return text
 }
 
-// forgetValues returns how many bytes it took off the record.
+// forgetValues drops arguments and results, and returns the number of bytes.
 func (r *record) forgetValues() int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -188,7 +188,7 @@ func (r *record) forgetValues() int64 {
 	return int64(gone)
 }
 
-// show is the run as others see it; with steps as its own document, without as a member of a list.
+// show returns the run for display: with steps as a document of its own, without them as an element of a list.
 func (r *record) show(now time.Time, steps bool) status.Run {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -19,19 +19,19 @@ import (
 	"github.com/vmcp-dev/vmcp/script"
 )
 
-// maxCallDepth bounds scripted tools that call scripted tools.
+// maxCallDepth bounds the nesting of scripted tools that call scripted tools.
 const maxCallDepth = 8
 
-// A Call is one that a script makes of a tool.
+// A Call is a call of a tool by a script.
 type Call struct {
 	Host    *Host
 	Options builtins.CallOptions
 
 	called *catalog.Entry // set by Find
-	asked  repeats        // what the backend has asked in it
+	asked  repeats        // requests that the backend has made during it
 }
 
-// IdempotencyKey is the one that the script gives the call; "" for a call of no script.
+// IdempotencyKey is the idempotency key of the call; "" for a call that no script makes.
 func (c *Call) IdempotencyKey() string {
 	if c == nil {
 		return ""
@@ -39,7 +39,7 @@ func (c *Call) IdempotencyKey() string {
 	return c.Options.IdempotencyKey
 }
 
-// params are those of the call, as a client would send it.
+// params are the params of the call, as a client would send them.
 func (c *Call) params(name string, args json.RawMessage) json.RawMessage {
 	made := new(jsonscan.Object).Text("name", name).Raw("arguments", args)
 	if key := c.Options.IdempotencyKey; key != "" {
@@ -48,8 +48,8 @@ func (c *Call) params(name string, args json.RawMessage) json.RawMessage {
 	return made.JSON()
 }
 
-// CallTool calls any tool of the catalog, by exposed name or as backend.tool.
-// Errors come without the secrets of the configuration.
+// CallTool calls a tool of the catalog, by exposed name or as backend.tool. Errors are returned without the secrets of
+// the configuration.
 func (h *Host) CallTool(ctx context.Context, name string, args json.RawMessage, o builtins.CallOptions) (json.RawMessage, error) {
 	history.At(ctx, o.Key, "call", name)
 	result, err := h.call(ctx, name, args, o)
@@ -84,7 +84,7 @@ func (h *Host) call(ctx context.Context, name string, args json.RawMessage, o bu
 	return result, nil
 }
 
-// read takes the bytes of a result, once there is room for them.
+// read reads a result, once the run has reserved memory for it.
 func (h *Host) read(ctx context.Context, resp *backends.Response) (json.RawMessage, error) {
 	most := int64(h.tool.Limits.Result)
 	if resp.Body == nil {
@@ -105,41 +105,48 @@ func (h *Host) read(ctx context.Context, resp *backends.Response) (json.RawMessa
 	return resp.Bytes(most)
 }
 
-// Find finds the tool that is called, for who asks: view says what that sees of a catalog.
+// Find finds the tool to call; view returns what the requester sees of a catalog.
 func (c *Call) Find(ctx context.Context, view func(*catalog.Catalog) *catalog.View, name string) (*catalog.Entry, error) {
 	e, err := c.Host.find(ctx, view, name)
 	c.called = e
 	return e, err
 }
 
-// find finds a tool in the catalog that the run began with, or in a newer one when the
-// backend that has it was not up then.
+// find finds a tool in the catalog with which the run began; or in a newer one, if its backend was not available then,
+// or has been removed from the configuration since.
 func (h *Host) find(ctx context.Context, view func(*catalog.Catalog) *catalog.View, name string) (*catalog.Entry, error) {
-	r := catalog.AnyTool(name)
-	if e := h.catalog.Find(r); e != nil {
-		if now := h.x.Catalog(); now != h.catalog && now.Withholds(catalog.AnyTool(e.Origin())) { // it has changed since
+	r, c := catalog.AnyTool(name), h.catalog
+	if e := c.Find(r); e != nil {
+		now := h.x.Catalog()
+		switch {
+		case now != c && now.Withholds(catalog.AnyTool(e.Origin())): // it was blocked since, as it has changed
 			return nil, &builtins.ToolError{Kind: builtins.NotFound, Msg: view(now).UnknownTool(name)}
+		case e.Backend == nil || !e.Backend.Gone():
+			return e, nil
 		}
-		return e, nil
+		c = now
+		if e := c.Find(r); e != nil {
+			return e, nil
+		}
 	}
 	if e := h.awaited(ctx, r); e != nil {
 		return e, nil
 	}
-	if be, _ := h.catalog.MayHave(r); be == nil {
-		return nil, &builtins.ToolError{Kind: builtins.NotFound, Msg: view(h.catalog).UnknownTool(name)}
+	if be, _ := c.MayHave(r); be == nil {
+		return nil, &builtins.ToolError{Kind: builtins.NotFound, Msg: view(c).UnknownTool(name)}
 	}
 	e, err := h.Await(ctx, r)
 	switch {
 	case err != nil:
 		return nil, outcome.ForScript(err)
 	case e == nil:
-		return nil, &builtins.ToolError{Kind: builtins.NotFound, Msg: view(h.catalog).UnknownTool(name)}
+		return nil, &builtins.ToolError{Kind: builtins.NotFound, Msg: view(c).UnknownTool(name)}
 	}
 	return e, nil
 }
 
-// awaited finds a tool for a run that goes on. Directly behind a start its backend may still be connecting: until all
-// have been tried once, a tool that is not there may yet come. It waits as long as the call may take at most.
+// awaited finds a tool for a resumed run. After a start its backend may still be connecting: while any backend is on
+// its first attempt, a missing tool may still appear. awaited waits no longer than the call may take.
 func (h *Host) awaited(ctx context.Context, r catalog.Ref) *catalog.Entry {
 	if !h.part.Resumed() {
 		return nil
@@ -160,8 +167,8 @@ func (h *Host) awaited(ctx context.Context, r catalog.Ref) *catalog.Entry {
 	}
 }
 
-// repeat says whether a call may be made again that may have been made: one of a tool that says that it only reads, or
-// does the same however often it is called. What a scripted tool does is in the journal of the run that calls it.
+// repeat says whether a call that may have been executed may be repeated: one of a tool that is read-only or
+// idempotent. The effects of a scripted tool are in the journal of the run that calls it.
 func (h *Host) repeat(e script.Effect) script.Repeat {
 	if e.Kind != "call" {
 		return script.Once
@@ -184,7 +191,7 @@ func (c *Call) Nested(ctx context.Context, x Request, e *catalog.Entry, args jso
 	h := c.Host
 	chain := append(slices.Clone(h.chain), e.Name)
 	if slices.Contains(h.chain, e.Name) {
-		msg := "scripted tools call each other in a circle: " + strings.Join(chain, " -> ")
+		msg := "scripted tools call each other in a cycle: " + strings.Join(chain, " -> ")
 		if hidden := h.catalog.ShadowedBy(e); hidden != nil {
 			msg += fmt.Sprintf("; the backend's tool of that name is %q", hidden.Origin())
 		}
@@ -199,7 +206,7 @@ func (c *Call) Nested(ctx context.Context, x Request, e *catalog.Entry, args jso
 	var suspended *script.Suspended
 	var journal *script.JournalError
 	switch {
-	case contract || err != nil && ctx.Err() != nil, errors.As(err, &suspended), errors.As(err, &journal): // the whole run's
+	case contract || err != nil && ctx.Err() != nil, errors.As(err, &suspended), errors.As(err, &journal): // these end the whole run
 		return nil, err
 	case err != nil:
 		return nil, &builtins.ToolError{Kind: builtins.Tool, Msg: script.Clip(explain(err))}

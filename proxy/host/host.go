@@ -1,11 +1,11 @@
-// Package host is the world of one run of a scripted tool: it executes parts of runs under the tool's
-// contract, and what the script asks of its surroundings comes here (builtins.Host).
+// Package host executes parts of runs of scripted tools: it validates arguments and results, and implements what a
+// script asks of its environment (builtins.Host).
 //
-// A Host belongs to one part of a run and knows the catalog that this began with and the Request that it
-// works for. Calls of the script are not made here: each goes through the door of the proxy, as a Call
-// that a Request takes there, and comes back for what only the run knows: which tool a name is for it,
-// a scripted tool that runs one deeper in the same journal, and questions of backends, which become
-// questions of the run. Counting of runs and their effects is in observe.go.
+// A Host belongs to one part of a run. It has the catalog with which the part began, and the Request for which it runs.
+// It does not make the calls of the script itself: each goes through the door of the proxy, as a Call passed to
+// Request.Call, which calls back for what only the run knows: the tool that a name means for the run (Call.Find), a
+// nested scripted tool in the same journal (Call.Nested), and requests of backends, which become questions of the run.
+// Runs and their effects are counted in observe.go.
 package host
 
 import (
@@ -24,6 +24,7 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/wire"
 	"github.com/vmcp-dev/vmcp/proxy/admission"
 	"github.com/vmcp-dev/vmcp/proxy/catalog"
+	"github.com/vmcp-dev/vmcp/proxy/catalog/scripted"
 	"github.com/vmcp-dev/vmcp/proxy/edge"
 	"github.com/vmcp-dev/vmcp/proxy/history"
 	"github.com/vmcp-dev/vmcp/proxy/metrics"
@@ -33,7 +34,7 @@ import (
 	"github.com/vmcp-dev/vmcp/script"
 )
 
-// Shared is what the runs of one endpoint share. All but Isolation are there.
+// Shared is what the runs of one endpoint share. Only Isolation may be nil.
 type Shared struct {
 	Log       *slog.Logger
 	Secrets   *secret.Redactor
@@ -43,54 +44,53 @@ type Shared struct {
 	History   *history.Runs
 	Admission *admission.Admission
 
-	// Await finds a tool whose backend was not up when the run began; see Proxy.await.
+	// Await finds a tool whose backend was not available when the run began; see Proxy.await.
 	Await func(ctx context.Context, r catalog.Ref) (*catalog.Entry, error)
-	// Hold is how long a request stays open for a run that sleeps.
+	// Hold is how long a request stays open for a sleeping run.
 	Hold func() time.Duration
-	// Outlived reports whether runs outlive this process, Stopping whether that is about to end.
+	// Outlived reports whether the store of runs outlives this process, Stopping whether the process is shutting down.
 	Outlived, Stopping func() bool
-	// Isolation computes runs apart from this process; nil: nothing does.
+	// Isolation executes runs in worker processes; nil: there is none.
 	Isolation script.Isolation
-	// IsolateAll has it compute all runs, and not only those whose tools are to be isolated.
+	// IsolateAll isolates all runs, not only those of tools that are configured so.
 	IsolateAll bool
 }
 
-// A Request is what a run works for: a request of a client, or the call by which another script
-// runs this one.
+// A Request is what a run works for: a request of a client, or the call by which another script runs the tool.
 type Request interface {
 	Client() *edge.Client
-	// Catalog is what the client can name now.
+	// Catalog is the client's current catalog.
 	Catalog() *catalog.Catalog
-	// PrincipalIn is who makes the request; nil is anonymous.
+	// PrincipalIn is the principal of the request; nil is anonymous.
 	PrincipalIn(ctx context.Context) *auth.Principal
-	// Notify sends a notification to the client, if it wants such.
+	// Notify sends a notification to the client, if the client wants it.
 	Notify(method string, params json.RawMessage)
-	// ProgressToken is the one of the request; nil when it wants no progress.
+	// ProgressToken is the progress token of the request; nil for none.
 	ProgressToken() json.RawMessage
 	// SeesHidden reports whether its trace may show hidden tools.
 	SeesHidden() bool
-	// Call takes a call of the script through the door, which finds the tool by c.Find and runs
-	// a scripted one by c.Nested.
+	// Call makes a call of the script through the door, which finds the tool by c.Find and runs a scripted one by
+	// c.Nested.
 	Call(ctx context.Context, c *Call, params json.RawMessage) (*backends.Response, error)
 }
 
-// A Host is the world of one part of a run: the catalog it began with and the request it works for.
+// A Host is the environment of one part of a run.
 type Host struct {
 	*Shared
 	x       Request
 	catalog *catalog.Catalog
-	tool    *catalog.ScriptedTool
-	chain   []string // the scripted tools that led here, this one last
+	tool    *scripted.Tool
+	chain   []string // nested scripted tools, the outermost first, this one last
 
-	part     *runs.Part // what is executed of the run that it is part of
+	part     *runs.Part // the part of the run that is executed
 	settings runs.Settings
 	refused  map[string]error // questions that the client has answered with an error, by key
-	traced   json.RawMessage  // what a client sees that asked for a trace
+	traced   json.RawMessage  // the trace, for a client that asked for it
 }
 
-// New is the world of a part; tool is nil where it is the run's to say. A run goes on with the program
-// and the limits that it began with.
-func (s *Shared) New(part *runs.Part, x Request, tool *catalog.ScriptedTool) (*Host, error) {
+// New makes the Host of a part; tool is nil if the run determines it. A resumed run uses the program and the limits
+// with which it began.
+func (s *Shared) New(part *runs.Part, x Request, tool *scripted.Tool) (*Host, error) {
 	r, c := part.Run(), x.Catalog()
 	kept, err := part.Settings()
 	if err != nil {
@@ -103,9 +103,9 @@ func (s *Shared) New(part *runs.Part, x Request, tool *catalog.ScriptedTool) (*H
 			}
 		}
 		if r.Program.Engine != script.Engine {
-			return nil, wire.Errorf(wire.InternalError, "the run began with version %d of the script engine, and this program has version %d: it cannot go on here", r.Program.Engine, script.Engine)
+			return nil, wire.Errorf(wire.InternalError, "the run began with version %d of the script engine and cannot be resumed by this program, which has version %d", r.Program.Engine, script.Engine)
 		}
-		if tool, err = (catalog.Pinned{
+		if tool, err = (scripted.Pinned{
 			Name: r.Tool, Main: r.Program.Main, Hash: r.Program.Hash, Entry: kept.Entry, Files: r.Program.Files, Limits: kept.Limits, Isolated: kept.Isolated, Output: kept.Output,
 		}).Tool(tool); err != nil {
 			return nil, err
@@ -114,19 +114,19 @@ func (s *Shared) New(part *runs.Part, x Request, tool *catalog.ScriptedTool) (*H
 	return &Host{Shared: s, x: x, catalog: c, tool: tool, chain: []string{r.Tool}, part: part, settings: kept}, nil
 }
 
-// Audit is the line of the audit that the run began with.
+// Audit is the id of the audit event of the run's first request.
 func (h *Host) Audit() string { return h.settings.Audit }
 
 // Tool is the name of the scripted tool.
 func (h *Host) Tool() string { return h.tool.Name }
 
-// Traced is what a client sees that asked for a trace, once the part has ended; nil without.
+// Traced is the trace, once the part has ended; nil if the client did not ask for it.
 func (h *Host) Traced() json.RawMessage { return h.traced }
 
-// Refuse has questions answered, by their keys, with the errors that the client gave.
+// Refuse sets the errors with which the client has answered questions, by key.
 func (h *Host) Refuse(answers map[string]error) { h.refused = answers }
 
-// InputSchema returns the input schema of a tool that clients see.
+// InputSchema returns the input schema of a visible tool.
 func (h *Host) InputSchema(name string) (json.RawMessage, bool) {
 	e := h.catalog.Find(catalog.AnyTool(name))
 	if e == nil || e.Hidden {
@@ -135,7 +135,7 @@ func (h *Host) InputSchema(name string) (json.RawMessage, bool) {
 	return jsonscan.Get(e.Definition, "inputSchema"), true
 }
 
-// Caller is who makes the request that the run is part of.
+// Caller describes the principal of the request.
 func (h *Host) Caller(ctx context.Context) (builtins.Caller, error) {
 	who := h.x.PrincipalIn(ctx)
 	if who == nil {
@@ -144,8 +144,8 @@ func (h *Host) Caller(ctx context.Context) (builtins.Caller, error) {
 	return builtins.Caller{Subject: who.Subject, Issuer: who.Issuer, Groups: who.Groups, Scopes: who.Scopes, Client: who.Client}, nil
 }
 
-// Elicit returns the answer that has come to a question, or stops the run until there is one. Where
-// nobody is there, somebody may answer later; a client that is there and cannot be asked is the answer.
+// Elicit returns the answer to a question if there is one, or suspends the run until there is. If no client is
+// connected, the question stays open; a connected client that does not support it counts as an answer: an error.
 func (h *Host) Elicit(_ context.Context, q script.Question) (json.RawMessage, error) {
 	if err := h.refused[q.Key]; err != nil {
 		return h.answered(nil, err)
@@ -159,7 +159,7 @@ func (h *Host) Elicit(_ context.Context, q script.Question) (json.RawMessage, er
 	return nil, &script.Suspended{Questions: []script.Question{q}, Wake: q.Deadline}
 }
 
-// answered counts what the user did.
+// answered counts the action of an answer.
 func (h *Host) answered(a json.RawMessage, err error) (json.RawMessage, error) {
 	action := "error"
 	if err == nil {
@@ -172,8 +172,7 @@ func (h *Host) answered(a json.RawMessage, err error) (json.RawMessage, error) {
 	return a, err
 }
 
-// Notify writes a script's message to the log and to the client, and its progress to a
-// client that asked for it.
+// Notify sends a script's message to the log and to the client, and its progress to a client that has a progress token.
 func (h *Host) Notify(ctx context.Context, n builtins.Notice) {
 	if n.Kind == "progress" {
 		h.progress(n)

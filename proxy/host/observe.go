@@ -12,7 +12,7 @@ import (
 	"github.com/vmcp-dev/vmcp/script"
 )
 
-// effect counts one effect of a run. What the journal answered is not done again.
+// effect counts an effect of a run. One that the journal answered was counted before.
 func (h *Host) effect(e script.Event) {
 	if e.Replayed {
 		return
@@ -20,7 +20,7 @@ func (h *Host) effect(e script.Event) {
 	h.Metrics.Effect(h.tool.Name, e.Kind, h.label(e), outcome.Of(e.Err), e.Duration)
 }
 
-// observer is told of every effect of a run.
+// observer returns the function that is called with every effect of a run.
 func (h *Host) observer(ctx context.Context) func(script.Event) {
 	shown, whole, past := trace.Recorder(ctx, h.Secrets), trace.Whole(ctx), history.Steps(ctx)
 	return func(e script.Event) {
@@ -37,8 +37,8 @@ func (h *Host) observer(ctx context.Context) func(script.Event) {
 	}
 }
 
-// forClient is an effect as the client may see it. A failed call may tell in its error
-// what is behind a tool, so of it nothing is told either.
+// forClient is an effect as the client may see it. The error of a failed call could reveal what is behind the tool, and
+// is left out.
 func (h *Host) forClient(e script.Event) script.Event {
 	if h.x.SeesHidden() || e.Kind != "call" {
 		return e
@@ -54,7 +54,7 @@ func (h *Host) forClient(e script.Event) script.Event {
 
 var errHiddenFailure = errors.New("failed")
 
-// label keeps the names of metrics to those of tools that exist.
+// label is the label for a tool in metrics: only names of existing tools.
 func (h *Host) label(e script.Event) string {
 	if e.Kind != "call" {
 		return ""
@@ -65,7 +65,7 @@ func (h *Host) label(e script.Event) string {
 	return e.Name
 }
 
-// done counts a run that a script has called, and what every part of a run has used.
+// done counts a run that a script called, and what every part of a run has used.
 func (h *Host) done(stats script.Stats, o outcome.Outcome, err error) {
 	m, name := h.Metrics, h.tool.Name
 	m.Steps(name, stats.Steps)
@@ -73,7 +73,7 @@ func (h *Host) done(stats script.Stats, o outcome.Outcome, err error) {
 	case o == outcome.Suspended:
 		m.Suspended(name)
 	case h.top() && h.part.Kept():
-		m.Took(name, stats.Duration, stats.Memory, err) // it is counted when it is over
+		m.Took(name, stats.Duration, stats.Memory, err) // the run is counted when it has ended
 	default:
 		if h.top() {
 			h.part.Counted()

@@ -25,7 +25,7 @@ import (
 	"github.com/vmcp-dev/vmcp/script/journal"
 )
 
-// Execute executes the part, and ends it.
+// Execute executes the part to its end or until it is suspended.
 func (h *Host) Execute(ctx context.Context) {
 	growStack()
 	ctx, done := h.part.Context(ctx)
@@ -35,18 +35,18 @@ func (h *Host) Execute(ctx context.Context) {
 		defer cancel()
 	}
 	o := h.runPart(ctx)
-	done() // before End, which would set it off
+	done() // before End, which would trigger it
 	if o.State == store.Doubt {
 		h.Metrics.Doubts(h.tool.Name, len(o.Doubts))
 	}
 	h.part.End(o)
 }
 
-// stackOfRun is about what a run needs of its goroutine's stack.
+// stackOfRun is about the size of the stack that a run needs, in bytes.
 const stackOfRun = 12 << 10
 
-// growStack makes the stack of a goroutine as large as a run needs it while there is little on it. It would grow to that
-// step by step, and each step copies what is there by then: a tenth of what a short run costs.
+// growStack grows the stack of a goroutine to the size that a run needs while it has little on it. Otherwise it would
+// grow in steps, each of which copies the stack: a tenth of the cost of a short run.
 //
 //go:noinline
 func growStack() {
@@ -57,7 +57,7 @@ func growStack() {
 //go:noinline
 func keep(*[stackOfRun]byte) {}
 
-// runPart executes one part of a run: from where its journal ends to its end, or to what it waits for.
+// runPart executes one part of a run: from the end of its journal to its end, or to what it waits for.
 func (h *Host) runPart(ctx context.Context) runs.Outcome {
 	ctx = h.Recording.Begin(ctx, h.part.ID)
 	ctx = h.History.Begin(ctx, history.Run{ID: h.part.ID, Tool: h.tool.Name, Args: h.part.Run().Args})
@@ -67,7 +67,7 @@ func (h *Host) runPart(ctx context.Context) runs.Outcome {
 		Skip: ctx.Err() != nil || outcome.IsBusy(err) || errors.Is(err, journal.ErrOtherRun),
 	})
 	o := h.outcomeOf(ctx, res, err)
-	if o.How == outcome.NotYet { // a limit of the journal is known by now
+	if o.How == outcome.NotYet { // a limit of the journal was exceeded
 		o.How = outcome.OfRun(ctx, res, err)
 	}
 	h.traced = trace.Of(ctx, h.tool.Name, res)
@@ -79,7 +79,7 @@ func (h *Host) runPart(ctx context.Context) runs.Outcome {
 	return o
 }
 
-// schemas are those of a tool that the run can call, or of its own.
+// schemas are those of a tool that the run can call, or of the run's own tool.
 func (h *Host) schemas(tool string) (input, output json.RawMessage) {
 	e := h.catalog.Find(catalog.AnyTool(tool))
 	if e == nil {
@@ -88,7 +88,7 @@ func (h *Host) schemas(tool string) (input, output json.RawMessage) {
 	return jsonscan.Get(e.Definition, "inputSchema"), jsonscan.Get(e.Definition, "outputSchema")
 }
 
-// outcomeOf is what the end of a part means for the run.
+// outcomeOf converts the end of a part to its outcome for the run.
 func (h *Host) outcomeOf(ctx context.Context, res *script.Result, err error) runs.Outcome {
 	var suspended *script.Suspended
 	var noRoom *script.Busy
@@ -101,7 +101,7 @@ func (h *Host) outcomeOf(ctx context.Context, res *script.Result, err error) run
 		return h.suspended(suspended)
 	case errors.As(err, &noRoom):
 		h.Metrics.Refused(h.tool.Name)
-		return runs.Outcome{State: store.Running, Err: admission.Busy("%s was not gone on with: %s", h.tool.Name, noRoom.Why)}
+		return runs.Outcome{State: store.Running, Err: admission.Busy("%s was not resumed: %s", h.tool.Name, noRoom.Why)}
 	case outcome.IsBusy(err):
 		h.Metrics.Refused(h.tool.Name)
 		return runs.Outcome{State: store.Running, Err: err}
@@ -116,7 +116,7 @@ func (h *Host) outcomeOf(ctx context.Context, res *script.Result, err error) run
 	return runs.Outcome{State: store.Failed, Error: text, Result: builtins.ErrorResult(text)}
 }
 
-// suspended is a run that has stopped by itself.
+// suspended is the outcome of a run that has suspended itself.
 func (h *Host) suspended(s *script.Suspended) runs.Outcome {
 	o := runs.Outcome{Questions: s.Questions, Doubts: s.Doubts, Wake: s.Wake}
 	switch {
@@ -132,8 +132,8 @@ func (h *Host) suspended(s *script.Suspended) runs.Outcome {
 	return o
 }
 
-// halted is the state of a run that was stopped: by the end of this process, after which it goes on by
-// itself, or because its client went away.
+// halted is the state of a run that was stopped: by the shutdown of this process, after which it is resumed
+// automatically, or since its client has disconnected.
 func (h *Host) halted() store.State {
 	if h.Stopping() {
 		return store.Running
@@ -141,10 +141,10 @@ func (h *Host) halted() store.State {
 	return store.Paused
 }
 
-// execute runs the tool's program under its contract: arguments and output fit their
-// schemas. The contract's own errors are *builtins.ToolError.
+// execute runs the tool's program, and validates arguments and output with the tool's schemas. A violation is a
+// *builtins.ToolError.
 func (h *Host) execute(ctx context.Context, raw json.RawMessage) (*script.Result, error) {
-	if h.top() { // one that another one calls is part of that one
+	if h.top() { // a nested run is part of the one that calls it
 		began := time.Now()
 		leave, err := h.Admission.Enter(ctx, h.x.Client().Principal, h.tool.Name, len(raw))
 		h.Metrics.Waited(time.Since(began))
@@ -189,10 +189,10 @@ func (h *Host) execute(ctx context.Context, raw json.RawMessage) (*script.Result
 	return res, err
 }
 
-// top reports whether a client has called the tool, and no script.
+// top reports whether a client called the tool, rather than a script.
 func (h *Host) top() bool { return len(h.chain) == 1 }
 
-// arguments are what the program gets. A run that goes on has those that it began with.
+// arguments are the validated arguments. A resumed run has those with which it began.
 func (h *Host) arguments(raw json.RawMessage) (json.RawMessage, error) {
 	if h.top() && h.part.Kept() {
 		return raw, nil
@@ -204,7 +204,7 @@ func (h *Host) arguments(raw json.RawMessage) (json.RawMessage, error) {
 	return args, err
 }
 
-// runSpan begins the span of a part of a run. That of a part which goes on is linked to the first.
+// runSpan begins the span of a part of a run. That of a later part is linked to the first.
 func (h *Host) runSpan(ctx context.Context) (context.Context, spans.End) {
 	about := attribute.String("vmcp.tool", h.tool.Name)
 	if !h.top() || !h.Spans.Made() {
@@ -213,7 +213,7 @@ func (h *Host) runSpan(ctx context.Context) (context.Context, spans.End) {
 	return h.Spans.Linked(ctx, h.settings.Trace, "run "+h.tool.Name, about, attribute.String("vmcp.run", h.part.ID))
 }
 
-// isolation is where the run is computed apart from this process; nil: nowhere.
+// isolation is where the run is executed in worker processes; nil: in this process.
 func (h *Host) isolation() script.Isolation {
 	if h.tool.Isolated || h.IsolateAll {
 		return h.Isolation
@@ -221,8 +221,8 @@ func (h *Host) isolation() script.Isolation {
 	return nil
 }
 
-// explain is an error with the way through the script that led to it. A migrated
-// workflow fails in the words of the engine that it was written for.
+// explain is an error with its backtrace in the script. The error of a migrated workflow has the form of the legacy
+// engine.
 func explain(err error) string {
 	var workflow *legacy.Error
 	if errors.As(err, &workflow) {
@@ -235,7 +235,7 @@ func explain(err error) string {
 	return err.Error()
 }
 
-// logRun writes the one line of a run.
+// logRun logs the end of a run.
 func (h *Host) logRun(ctx context.Context, stats script.Stats, o outcome.Outcome, err error) {
 	about := make([]slog.Attr, 0, 9)
 	about = append(about, slog.String("tool", h.tool.Name), slog.String("outcome", o.String()), slog.Duration("duration", stats.Duration),
@@ -250,7 +250,7 @@ func (h *Host) logRun(ctx context.Context, stats script.Stats, o outcome.Outcome
 	h.Log.LogAttrs(ctx, level, "run", about...)
 }
 
-// printed is where print() of a script goes.
+// printed logs what a script prints.
 func (h *Host) printed(ctx context.Context, pos, text string) {
 	h.Log.InfoContext(ctx, text, "tool", h.tool.Name, "pos", pos, "run", h.part.ID)
 }

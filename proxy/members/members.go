@@ -1,12 +1,10 @@
-// Package members reads what the proxy decides by in the params of a request.
+// Package members reads the members of a request's params by which the proxy decides.
 //
-// The members of a request's params that the proxy decides by are read in one pass, and the
-// same pass refuses what a backend may read differently. The proxy decides by the member
-// that is spelled as MCP spells it and passes all of them on; a decoder that ignores case,
-// as that of Go's standard library does, would take {"name":"shown","Name":"hidden"} for a
-// call of hidden. So a member that has a name of the protocol stands there once and in that
-// spelling, in params, in _meta and in the ref of a completion. What is inside of arguments
-// is between client and tool.
+// They are read in one pass, and the same pass refuses params that a backend could decode differently. The proxy uses
+// the member that is spelled as in MCP, and passes all members on; a case-insensitive decoder, like that of Go's
+// standard library, would take {"name":"shown","Name":"hidden"} for a call of hidden. So a member with a name of the
+// protocol has to occur once and in the exact spelling, in params, in _meta and in the ref of a completion. What
+// arguments contain is between client and tool.
 package members
 
 import (
@@ -20,27 +18,26 @@ import (
 	"github.com/vmcp-dev/vmcp/proxy/trace"
 )
 
-// Member is one that is kept.
+// Member identifies one of the members that Members keeps.
 type Member int
 
 const (
-	Meta Member = iota // with its reserved keys
+	Meta Member = iota // including reserved keys
 	Name
 	URI
 	Arguments
 	State     // requestState
 	Responses // inputResponses
-	kept      // those above are kept; those below are only looked at
+	kept      // members above are kept, members below only checked
 )
 
-// paramNames are the names of members in params, in the order of Member first.
+// paramNames are the names in params, in the order of Member first.
 var paramNames = []string{
 	"_meta", "name", "uri", "arguments", "requestState", "inputResponses",
 	"cursor", "ref", "argument", "context", "level", "taskId", "task", "notifications",
 }
 
-// metaNames are the names of members in _meta that the proxy reads, and takes off but for
-// the last.
+// metaNames are the names in _meta that the proxy reads; it removes all but the last.
 var metaNames = []string{
 	wire.MetaProtocolVersion, wire.MetaClientInfo, wire.MetaClientCapabilities, wire.MetaLogLevel,
 	wire.MetaServerInfo, wire.MetaSubscriptionID, trace.Key, trace.OldKey, runs.MetaKey, progressToken,
@@ -50,7 +47,7 @@ const progressToken = "progressToken"
 
 var refNames = []string{"type", "name", "uri"}
 
-// spelling finds names in an object that stand there twice, or in another case.
+// spelling detects names in an object that occur twice, or in another case.
 type spelling struct {
 	where string // the object, for messages
 	names []string
@@ -58,11 +55,11 @@ type spelling struct {
 	err   error
 }
 
-// note takes the next key of the object. It returns the key's place in names, or -1.
+// note processes the next key of the object. It returns the index of the key in names, or -1.
 func (s *spelling) note(key []byte) int {
 	for i, name := range s.names {
 		switch {
-		case len(key) < len(name): // foldings of ASCII are longer, if anything
+		case len(key) < len(name): // an ASCII name is never folded from a shorter one
 		case string(key) == name:
 			if s.seen&(1<<i) != 0 && s.err == nil {
 				s.err = wire.Errorf(wire.InvalidParams, "%s: member %q appears twice", s.where, name)
@@ -76,23 +73,23 @@ func (s *spelling) note(key []byte) int {
 	return -1
 }
 
-// Members are those of a request's params, as they came; nil where there is none.
+// Members are the members of a request's params as received; nil where there is none.
 type Members struct {
 	Token json.RawMessage // the progress token
 	Key   json.RawMessage // the idempotency key
-	Trace string          // the key of _meta under which the client wants a trace; "" for none
+	Trace string          // the key of _meta by which the client requests a trace; "" for none
 
 	kept [kept]json.RawMessage
 }
 
-// Get is a member.
+// Get returns a member.
 func (m *Members) Get(which Member) json.RawMessage { return m.kept[which] }
 
 // Set replaces a member.
 func (m *Members) Set(which Member, value json.RawMessage) { m.kept[which] = value }
 
-// Read reads the members of params. What goes on of params is without the reserved keys of _meta: no peer may speak
-// for another. The error is why the request is refused, if it is.
+// Read reads the members of params. on is params without the reserved keys of _meta, which no peer may set for another.
+// The error is the reason to refuse the request.
 func (m *Members) Read(params json.RawMessage) (on json.RawMessage, err error) {
 	s := spelling{where: "params", names: paramNames}
 	var ref json.RawMessage
@@ -125,7 +122,7 @@ func (m *Members) Read(params json.RawMessage) (on json.RawMessage, err error) {
 	return params, err
 }
 
-// readMeta keeps what the proxy reads of _meta, and reports whether there are reserved keys.
+// readMeta reads _meta, and reports whether it has reserved keys.
 func (m *Members) readMeta(meta json.RawMessage) (reserved bool, err error) {
 	s := spelling{where: "params._meta", names: metaNames}
 	jsonscan.Each(meta, func(key, value []byte) bool {

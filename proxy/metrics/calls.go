@@ -15,35 +15,34 @@ import (
 
 // Calls counts the calls of each tool and the requests to each backend.
 //
-// Labels are of the catalog and of the table of methods, never a peer's text. Use of
-// Metrics resolves them when a catalog is built, and a call finds what is resolved in one map, without a lock.
-// A series is made when something is first counted on it, and deleted with its tool or
-// backend: a call of it that ends later is one of an unknown name.
+// Labels come from the catalog and from the table of methods, never from a peer's text. SetCatalog of Metrics resolves
+// them when a catalog is built; a call finds them in one map, without a lock. A series is made when it is first counted
+// on, and deleted with its tool or backend: a call that ends later counts for an unknown name.
 //
-// What 500 tools of 50 backends show stays below 5000 series, so that the duration by tool
-// has few classic buckets where there are many tools. Native histograms have them all.
+// 500 tools of 50 backends stay below 5000 series. For that, durations by tool have few classic buckets if there are
+// many tools; native histograms are always complete.
 type Calls struct {
 	calls    *prometheus.CounterVec
 	requests *prometheus.HistogramVec
 
 	mu       sync.Mutex               // held while series are made and deleted
-	seconds  *prometheus.HistogramVec // guarded by mu, as is what is in the series
-	coarse   bool                     // guarded by mu: seconds has few buckets, and stays so
+	seconds  *prometheus.HistogramVec // guarded by mu, like the contents of the series
+	coarse   bool                     // guarded by mu: seconds has few buckets, which is not undone
 	resolved atomic.Pointer[resolved]
 }
 
-// resolved is what can be counted of one catalog.
+// resolved are the labels of one catalog.
 type resolved struct {
 	tools    map[Tool]*ToolCalls
 	methods  []string
-	backends map[string][]*series // by the index of the method
+	backends map[string][]*series // by index of the method
 	unknown  *ToolCalls
 }
 
-// A Tool is what the catalog has by that name; Backend is "" for a scripted tool.
+// A Tool has the labels of a tool; Backend is "" for a scripted one.
 type Tool struct{ Name, Backend string }
 
-// ToolOf is what calls of an entry are counted as; nil is a name that no tool has.
+// ToolOf returns the labels for calls of an entry; nil is a name that no tool has.
 func ToolOf(e *catalog.Entry) (t Tool) {
 	if e != nil {
 		t.Name = e.Name
@@ -54,9 +53,9 @@ func ToolOf(e *catalog.Entry) (t Tool) {
 	return t
 }
 
-// Use takes the labels of a new catalog: of the first most tools in its order, and of all
-// backends. Series of what is gone are deleted.
-func (m *Metrics) Use(c *catalog.Catalog, all []*backends.Backend, most int) {
+// SetCatalog sets the labels of a new catalog: of its first most tools, and of all backends. Series of removed ones are
+// deleted.
+func (m *Metrics) SetCatalog(c *catalog.Catalog, all []*backends.Backend, most int) {
 	entries := slices.Concat(c.VisibleTools(), c.HiddenTools())
 	tools, names := make([]Tool, len(entries)), make([]string, len(all))
 	scripts, called := map[string]bool{}, map[string]bool{}
@@ -73,23 +72,23 @@ func (m *Metrics) Use(c *catalog.Catalog, all []*backends.Backend, most int) {
 	for i, b := range all {
 		names[i] = b.Name()
 	}
-	m.Calls.use(tools, names, most)
-	m.Runs.use(scripts, called)
+	m.Calls.setCatalog(tools, names, most)
+	m.Runs.setCatalog(scripts, called)
 }
 
-// other stands for tools without labels of their own, and for names that are nobody's.
+// other is the label of tools beyond the bound, and of names that no tool has.
 const other = "other"
 
-// manyTools is from where on tools have coarse buckets.
+// manyTools is the number of tools from which durations by tool have coarse buckets.
 const manyTools = 150
 
 var (
-	// quick are the buckets of what a relay passes on: it takes 0.1 to 1 ms itself.
+	// quick are the buckets for relayed requests: the proxy itself takes 0.1 to 1 ms.
 	quick        = []float64{.00025, .0005, .001, .0025, .01, .05, .25, 1, 5, 30, 120}
 	coarseOfTool = []float64{.00025, .25}
 )
 
-// nativeFactor is by how much a bucket of a native histogram is larger than the one before.
+// nativeFactor is the ratio of neighbouring buckets of a native histogram.
 const nativeFactor = 1.1
 
 func histogram(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
@@ -108,7 +107,7 @@ func newCalls(r prometheus.Registerer, methods []string) *Calls {
 		calls: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "vmcp_tool_calls_total", Help: "Calls of tools by clients and scripts, by outcome (" + outcome.Words() + "). backend is empty for scripted tools; tool is other beyond telemetry.maxToolLabels and for names that no tool has.",
 		}, []string{"tool", "backend", "outcome"}),
-		requests: histogram("vmcp_backend_request_duration_seconds", "Time of a request to a backend, until its result is there or begins to stream.", quick, "backend", "method"),
+		requests: histogram("vmcp_backend_request_duration_seconds", "Time of a request to a backend, until its result is complete or begins to stream.", quick, "backend", "method"),
 		seconds:  toolSeconds(quick),
 	}
 	c.resolved.Store(&resolved{methods: methods, unknown: c.tool(Tool{Name: other})})
@@ -117,7 +116,7 @@ func newCalls(r prometheus.Registerer, methods []string) *Calls {
 	return c
 }
 
-// seconds collects the durations by tool with the buckets that they have now.
+// seconds is the collector of the durations by tool, with their current buckets.
 type seconds struct{ of *Calls }
 
 func (s seconds) now() *prometheus.HistogramVec {
@@ -132,9 +131,9 @@ func (s seconds) Describe(ch chan<- *prometheus.Desc) { s.now().Describe(ch) }
 // Collect implements prometheus.Collector.
 func (s seconds) Collect(ch chan<- prometheus.Metric) { s.now().Collect(ch) }
 
-// use resolves the labels of a catalog: of the first most tools, in the order of the
-// catalog, and of all backends. What it has not any more is deleted.
-func (c *Calls) use(tools []Tool, backends []string, most int) {
+// setCatalog resolves the labels of a catalog: of its first most tools, and of all backends. It deletes the series of
+// what is not in it.
+func (c *Calls) setCatalog(tools []Tool, backends []string, most int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	old := c.resolved.Load()
@@ -175,13 +174,13 @@ func (c *Calls) use(tools []Tool, backends []string, most int) {
 	}
 }
 
-// showUnknown makes the series of names that no tool has, so that the first one adds none.
+// showUnknown makes the series for names that no tool has, so that counting the first one adds none.
 func (c *Calls) showUnknown() {
 	c.calls.WithLabelValues(other, "", outcome.Error.String())
 	c.seconds.WithLabelValues(other, "")
 }
 
-// makeCoarse begins the durations by tool anew, with few buckets. mu is held.
+// makeCoarse replaces the durations by tool by empty ones with few buckets. mu is held.
 func (c *Calls) makeCoarse(old *resolved) {
 	if c.coarse {
 		return
@@ -236,7 +235,7 @@ func (c *Calls) Called(t Tool, o outcome.Outcome, took time.Duration) {
 	of.seconds.observe(took)
 }
 
-// Requested notes the time of a request to a backend.
+// Requested records the time of a request to a backend.
 func (c *Calls) Requested(backend, method string, took time.Duration) {
 	now := c.resolved.Load()
 	of := now.backends[backend]
@@ -256,7 +255,7 @@ type ToolCalls struct {
 	seconds series
 }
 
-// nowhere counts what nobody can see.
+// nowhere replaces the counters of deleted series.
 var nowhere = prometheus.NewCounter(prometheus.CounterOpts{Name: "nowhere"})
 
 func (t *ToolCalls) counter(o outcome.Outcome) prometheus.Counter {
@@ -273,12 +272,12 @@ func (t *ToolCalls) counter(o outcome.Outcome) prometheus.Counter {
 	return n
 }
 
-// A series is one of a histogram, made when something is first observed.
+// A series is one series of a histogram, made when it is first observed.
 type series struct {
 	of       *Calls
-	make     func() prometheus.Observer // of.mu is held
+	make     func() prometheus.Observer // called with of.mu held
 	observer atomic.Pointer[prometheus.Observer]
-	gone     bool // guarded by of.mu: it must not be made any more
+	gone     bool // guarded by of.mu: it was deleted and must not be made again
 }
 
 func (s *series) observe(took time.Duration) {

@@ -1,6 +1,5 @@
-// Package metrics is what /metrics shows: requests and calls as the door counts them, runs of
-// scripts, and what there is at the moment that somebody asks. A label is a method, a backend,
-// a tool or an outcome, never a peer's text.
+// Package metrics has the metrics of /metrics: requests and calls, counted at the door, runs of scripts, and the state
+// at the moment of the scrape. A label is a method, a backend, a tool or an outcome, never a peer's text.
 package metrics
 
 import (
@@ -19,10 +18,10 @@ import (
 	"github.com/vmcp-dev/vmcp/proxy/outcome"
 )
 
-// Metrics counts what one proxy does. Each proxy has its own registry, unless it shares a page with others.
+// Metrics are the metrics of one proxy. Each proxy has its own registry, unless it shares a page with others.
 type Metrics struct {
-	Handler  http.Handler        // serves the page
-	Gatherer prometheus.Gatherer // of what is on the page
+	Handler  http.Handler        // of the page
+	Gatherer prometheus.Gatherer // of the metrics on the page
 	Runs     *Runs
 	Calls    *Calls
 	Cluster  *Cluster
@@ -39,32 +38,32 @@ type Metrics struct {
 // A Method counts the requests of clients and the calls of one method.
 type Method struct {
 	requests       tally // of clients
-	client, script tally // calls, by who makes them
+	client, script tally // calls, by caller
 	seconds        prometheus.Observer
 	running        prometheus.Gauge
 }
 
-// Enter counts a request of a client that begins.
+// Enter counts a request of a client at its beginning.
 func (m *Method) Enter() { m.running.Inc() }
 
-// Leave counts a request of a client that is over.
-func (m *Method) Leave(o outcome.Outcome, took time.Duration) {
+// Done counts a request of a client at its end.
+func (m *Method) Done(o outcome.Outcome, took time.Duration) {
 	m.running.Dec()
 	m.seconds.Observe(took.Seconds())
 	m.requests.add(o)
 }
 
-// CalledByClient counts a call of a client, beside its request.
+// CalledByClient counts a call of a client, in addition to its request.
 func (m *Method) CalledByClient(o outcome.Outcome) { m.client.add(o) }
 
 // CalledByScript counts a call of a script.
 func (m *Method) CalledByScript(o outcome.Outcome) { m.script.add(o) }
 
-// A tally counts outcome.Count. An outcome has no series before it happened but for ok and error,
+// A tally has one counter per outcome. The series of an outcome is made when it first occurs, except for ok and error,
 // which alerts compare.
 type tally struct {
 	vec    *prometheus.CounterVec
-	labels []string // all but the outcome, which is the last one
+	labels []string // without the outcome, which is the last label
 	counts [outcome.Count]atomic.Pointer[prometheus.Counter]
 }
 
@@ -85,13 +84,13 @@ func (t *tally) of(o outcome.Outcome) prometheus.Counter {
 
 func (t *tally) add(o outcome.Outcome) { t.of(o).Inc() }
 
-// Process are the metrics of a process that may have so much memory; 0 and math.MaxInt64: as much as there is. Go's own
-// go_gc_gomemlimit_bytes is no measure: it goes up and down with what scripts use.
+// Process are the metrics of a process with this memory limit in bytes; 0 and math.MaxInt64: no limit. Go's own
+// go_gc_gomemlimit_bytes does not show it: it changes with the memory that scripts use.
 func Process(limit int64) []prometheus.Collector {
 	all := []prometheus.Collector{collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})}
 	if limit > 0 && limit < math.MaxInt64 {
 		g := prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "vmcp_memory_limit_bytes", Help: "Memory that the process may have: GOMEMLIMIT, else nine tenths of what its cgroup allows. Left out where nothing limits it.",
+			Name: "vmcp_memory_limit_bytes", Help: "Memory limit of the process: GOMEMLIMIT, else nine tenths of the limit of its cgroup. Absent without a limit.",
 		})
 		g.Set(float64(limit))
 		all = append(all, g)
@@ -99,9 +98,8 @@ func Process(limit int64) []prometheus.Collector {
 	return all
 }
 
-// New makes the metrics of a proxy; state is asked for what there is whenever the page is read. They are
-// registered with to, whose owner has a page; nil: they have a page of their own, with what the process uses of its limit
-// of memory.
+// New makes the metrics of a proxy; state is called for every scrape. They are registered with to, whose owner serves
+// the page; if to is nil, they have a page of their own, with the metrics of Process(limit).
 func New(state func() State, to prometheus.Registerer, limit int64) *Metrics {
 	own := prometheus.NewRegistry()
 	if to == nil {
@@ -114,7 +112,7 @@ func New(state func() State, to prometheus.Registerer, limit int64) *Metrics {
 		Name: "vmcp_requests_total", Help: "Requests of clients by method and outcome (" + outcome.Words() + ").",
 	}, []string{"method", "outcome"})
 	calls := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "vmcp_calls_total", Help: "Calls of what backends and scripts offer, by method, by who makes them (client, script) and outcome (" + outcome.Words() + ").",
+		Name: "vmcp_calls_total", Help: "Calls of what backends and scripts offer, by method, caller (client, script) and outcome (" + outcome.Words() + ").",
 	}, []string{"method", "by", "outcome"})
 	seconds := histogram("vmcp_request_duration_seconds", "Time from a request to its response.", quick, "method")
 	running := prometheus.NewGaugeVec(prometheus.GaugeOpts{
@@ -145,14 +143,14 @@ func New(state func() State, to prometheus.Registerer, limit int64) *Metrics {
 		Name: "vmcp_quota_refused_total", Help: "Calls of tools that a limit of rateLimiting refused, by limit and, for those under rateLimiting.tools, by tool.",
 	}, []string{"limit", "tool"})
 	m.pins = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "vmcp_pin_violations_total", Help: "Definitions and instructions that were found not to be as they are pinned, by backend and kind.",
+		Name: "vmcp_pin_violations_total", Help: "Definitions and instructions found to differ from their pins, by backend and kind.",
 	}, []string{"backend", "kind"})
 	registry.MustRegister(total, calls, seconds, running, m.refused, m.overdue, m.pins, collector(state))
 	m.Gatherer, m.Handler = own, promhttp.HandlerFor(own, promhttp.HandlerOpts{})
 	return m
 }
 
-// countDecisions makes the counters of what policies decide.
+// countDecisions makes the counters of policy decisions.
 func (m *Metrics) countDecisions(registry prometheus.Registerer) {
 	vec := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "vmcp_authz_decisions_total", Help: "Calls that policies decided about, by action and decision (allow, deny, step-up, invisible).",
@@ -168,7 +166,7 @@ func (m *Metrics) countDecisions(registry prometheus.Registerer) {
 // Decided counts a decision of policies.
 func (m *Metrics) Decided(kind policy.Kind, o policy.Outcome) { m.decisions[kind][o].Inc() }
 
-// Of is what is counted of a method; those that nobody knows are one.
+// Of returns the counters of a method; unknown methods share one.
 func (m *Metrics) Of(method string) *Method {
 	if of := m.methods[method]; of != nil {
 		return of
@@ -179,8 +177,8 @@ func (m *Metrics) Of(method string) *Method {
 // Refused counts a request that authentication refused.
 func (m *Metrics) Refused(status int) { m.refused.WithLabelValues(strconv.Itoa(status)).Inc() }
 
-// Overdue counts a call that a limit of rateLimiting refused; tool is the one that the limit is for.
+// Overdue counts a call that a limit of rateLimiting refused; tool is the tool of the limit, if it is for one.
 func (m *Metrics) Overdue(limit, tool string) { m.overdue.WithLabelValues(limit, tool).Inc() }
 
-// Unpinned counts an entry of a backend, or its instructions, that was found not to be as it is pinned.
+// Unpinned counts an entry of a backend, or its instructions, found to differ from its pin.
 func (m *Metrics) Unpinned(backend, kind string) { m.pins.WithLabelValues(backend, kind).Inc() }

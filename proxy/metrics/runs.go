@@ -11,14 +11,14 @@ import (
 	"github.com/vmcp-dev/vmcp/script"
 )
 
-// Runs counts what scripted tools do. Labels are of the catalog: those tools have series of their own that Calls gives
-// some, the rest is counted as tool other. Series of a tool that is gone, or has none of its own any more, are deleted,
-// and a run of it that ends later is one of other.
+// Runs has the metrics of scripted tools. The tools that have series of their own in Calls have them here, the others
+// are counted as tool other. Series of a tool that is removed, or no longer has its own, are deleted; a run of it that
+// ends later counts as other.
 type Runs struct {
-	mu      sync.RWMutex    // held while series are made, and alone while they are deleted
+	mu      sync.RWMutex    // write lock while series are deleted, read lock while they are made
 	scripts map[string]bool // guarded by mu: scripted tools with series of their own
-	tools   map[string]bool // guarded by mu: tools that effects are counted of by name, under all their names
-	named   map[string]bool // guarded by mu: those of them that some effect was counted of
+	tools   map[string]bool // guarded by mu: tools with effects counted by name, under all their names
+	named   map[string]bool // guarded by mu: those of tools for which an effect was counted
 
 	runs, steps, effects, limits, answers *prometheus.CounterVec
 	seconds, effectSeconds, memory        *prometheus.HistogramVec
@@ -35,16 +35,16 @@ func newRuns(r prometheus.Registerer) *Runs {
 	m := &Runs{
 		named: map[string]bool{},
 		runs: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "vmcp_script_runs_total", Help: "Runs of scripted tools that are over, by outcome (" + outcome.Words() + ").",
+			Name: "vmcp_script_runs_total", Help: "Runs of scripted tools that have ended, by outcome (" + outcome.Words() + ").",
 		}, []string{"tool", "outcome"}),
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "vmcp_script_run_duration_seconds", Help: "Time of the last part of a run: from when it began, or went on for the last time, to its end. Parts that end with a question, a long sleep or a doubt are not counted.", Buckets: seconds,
+			Name: "vmcp_script_run_duration_seconds", Help: "Time of the last part of a run: from its beginning, or its last resumption, to its end. Parts that end with a question, a long sleep or a doubt are not counted.", Buckets: seconds,
 		}, []string{"tool"}),
 		steps: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "vmcp_script_steps_total", Help: "Interpreter steps.",
 		}, []string{"tool"}),
 		memory: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "vmcp_script_memory_bytes", Help: "Memory that one run was charged for.",
+			Name: "vmcp_script_memory_bytes", Help: "Memory that one run has used.",
 			Buckets: prometheus.ExponentialBuckets(1<<10, 8, 7),
 		}, []string{"tool"}),
 		effects: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -54,53 +54,53 @@ func newRuns(r prometheus.Registerer) *Runs {
 			Name: "vmcp_script_effect_duration_seconds", Help: "Time of one effect.", Buckets: seconds,
 		}, []string{"tool", "kind"}),
 		limits: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "vmcp_script_limit_hits_total", Help: "Runs that a limit ended.",
+			Name: "vmcp_script_limit_hits_total", Help: "Runs ended by a limit.",
 		}, []string{"tool", "limit"}),
 		answers: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "vmcp_script_elicitations_total", Help: "Answers of users by action (accept, decline, cancel).",
 		}, []string{"tool", "action"}),
 		suspensions: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "vmcp_script_suspensions_total", Help: "Times that a run ended with questions, to go on with the answers of the next request.",
+			Name: "vmcp_script_suspensions_total", Help: "Times that a run was suspended with questions, to be resumed with the answers of the next request.",
 		}, []string{"tool"}),
 		refusals: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "vmcp_script_runs_refused_total", Help: "Calls of scripted tools that were refused as busy: there was no room, and nothing had been done yet.",
+			Name: "vmcp_script_runs_refused_total", Help: "Calls of scripted tools refused as busy: no room was left, and no effect had been executed.",
 		}, []string{"tool"}),
 		resumed: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "vmcp_runs_resumed_total", Help: "Times that a run went on, by cause: a request, the start of the process, the end of a sleep or of the time for an answer (wake), an answer, a lease that was over, an operator.",
+			Name: "vmcp_runs_resumed_total", Help: "Times that a run was resumed, by cause: request, start of the process, wake (end of a sleep or of the time for an answer), answer, lease (expired), operator.",
 		}, []string{"cause"}),
 		doubts: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "vmcp_run_doubts_total", Help: "Calls whose outcome was not known, so that their run waits for vmcp runs resolve.",
+			Name: "vmcp_run_doubts_total", Help: "Calls with an unknown outcome, whose run waits for vmcp runs resolve.",
 		}, []string{"tool"}),
 		writes: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "vmcp_journal_write_seconds", Help: "Time of one write to the store of runs that a run waits for.", Buckets: []float64{.00001, .0001, .0005, .001, .0025, .005, .01, .05, .25, 1, 5},
 		}),
 		writeErrors: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "vmcp_journal_errors_total", Help: "Times that the store of runs did not do what it was asked for.",
+			Name: "vmcp_journal_errors_total", Help: "Failed requests to the store of runs.",
 		}),
 		waits: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "vmcp_script_queue_wait_seconds", Help: "Time that a run waited to begin, for limits.runs or limits.runsPerPrincipal; those that were refused included.", Buckets: []float64{.001, .01, .1, 1, 5, 30},
+			Name: "vmcp_script_queue_wait_seconds", Help: "Time that a run was queued because of limits.runs or limits.runsPerPrincipal; refused ones included.", Buckets: []float64{.001, .01, .1, 1, 5, 30},
 		}),
-		running: prometheus.NewGauge(prometheus.GaugeOpts{Name: "vmcp_script_runs_running", Help: "Runs at this moment."}),
+		running: prometheus.NewGauge(prometheus.GaugeOpts{Name: "vmcp_script_runs_running", Help: "Runs in progress."}),
 	}
 	r.MustRegister(m.runs, m.seconds, m.steps, m.memory, m.effects, m.effectSeconds, m.limits, m.answers, m.suspensions, m.refusals, m.running,
 		m.resumed, m.doubts, m.writes, m.writeErrors, m.waits)
 	return m
 }
 
-// Begin counts a run that begins, End one that ends, over or with a question.
+// Begin counts a part of a run that begins.
 func (m *Runs) Begin() { m.running.Inc() }
 
-// End is the end of a part of a run.
+// End counts a part of a run that ends or is suspended.
 func (m *Runs) End() { m.running.Dec() }
 
-// Resumed counts that a run went on.
+// Resumed counts that a run was resumed.
 func (m *Runs) Resumed(cause string) { m.resumed.WithLabelValues(cause).Inc() }
 
-// Waited notes how long a run waited to begin.
+// Waited records the time that a run was queued.
 func (m *Runs) Waited(took time.Duration) { m.waits.Observe(took.Seconds()) }
 
-// use takes the labels of a new catalog, and deletes the series that have none there.
-func (m *Runs) use(scripts, tools map[string]bool) {
+// setCatalog sets the labels of a new catalog, and deletes the series of what is not in it.
+func (m *Runs) setCatalog(scripts, tools map[string]bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for tool := range m.scripts {
@@ -127,7 +127,7 @@ func (m *Runs) forget(tool string) {
 	}
 }
 
-// label is what a scripted tool is counted as. mu is held.
+// label is the label of a scripted tool. mu is held.
 func (m *Runs) label(tool string) string {
 	if m.scripts[tool] {
 		return tool
@@ -135,14 +135,14 @@ func (m *Runs) label(tool string) string {
 	return other
 }
 
-// Doubts counts calls whose outcome is not known.
+// Doubts counts calls with an unknown outcome.
 func (m *Runs) Doubts(tool string, n int) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	m.doubts.WithLabelValues(m.label(tool)).Add(float64(n))
 }
 
-// Wrote notes how long the store of runs took, below 0 where it is not known, and whether it failed.
+// Wrote records the duration of a write to the store of runs, negative if unknown, and whether it failed.
 func (m *Runs) Wrote(took time.Duration, err error) {
 	if took >= 0 {
 		m.writes.Observe(took.Seconds())
@@ -159,28 +159,28 @@ func (m *Runs) Steps(tool string, n uint64) {
 	m.steps.WithLabelValues(m.label(tool)).Add(float64(n))
 }
 
-// Suspended counts that a run ended with questions.
+// Suspended counts that a run was suspended with questions.
 func (m *Runs) Suspended(tool string) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	m.suspensions.WithLabelValues(m.label(tool)).Inc()
 }
 
-// Refused counts a call that found no room for its run.
+// Refused counts a call for whose run there was no room.
 func (m *Runs) Refused(tool string) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	m.refusals.WithLabelValues(m.label(tool)).Inc()
 }
 
-// Over counts a run that is over.
+// Over counts a run that has ended.
 func (m *Runs) Over(tool string, o outcome.Outcome) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	m.runs.WithLabelValues(m.label(tool), o.String()).Inc()
 }
 
-// Took notes the time and memory that a whole run took, and the limit that ended it, if one did.
+// Took records the time and the memory of a whole run, and the limit that ended it, if any.
 func (m *Runs) Took(tool string, took time.Duration, memory int64, err error) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
@@ -193,7 +193,7 @@ func (m *Runs) Took(tool string, took time.Duration, memory int64, err error) {
 	}
 }
 
-// Unknown is the name of an effect that calls what no tool is the name of.
+// Unknown is the name of an effect that calls a name no tool has.
 const Unknown = "unknown"
 
 // Effect counts one effect of a run. name is the tool of a call, Unknown if there is none, "" of other effects.
@@ -213,7 +213,7 @@ func (m *Runs) Effect(tool, kind, name string, o outcome.Outcome, took time.Dura
 	m.effectSeconds.WithLabelValues(label, kind).Observe(took.Seconds())
 }
 
-// name notes that effects of a name are counted.
+// name notes that effects of a name were counted.
 func (m *Runs) name(name string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -222,7 +222,7 @@ func (m *Runs) name(name string) {
 	}
 }
 
-// Answered counts what a user did with a question.
+// Answered counts the action of an answer.
 func (m *Runs) Answered(tool, action string) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()

@@ -1,5 +1,5 @@
-// Package notifier tells people of runs that need them, as a configuration says: with a request to a URL, or by a tool
-// of a backend.
+// Package notifier delivers notifications about kept runs that need a person, as the configuration says: by a request
+// to a URL, or by calling a tool of a backend.
 package notifier
 
 import (
@@ -12,7 +12,7 @@ import (
 	"strings"
 
 	"github.com/vmcp-dev/vmcp/backends"
-	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/config/durable"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 	"github.com/vmcp-dev/vmcp/proxy/runs"
@@ -21,27 +21,27 @@ import (
 	"github.com/vmcp-dev/vmcp/runs/seal"
 )
 
-// Options say what a notifier works with.
+// Options configure a Notifier.
 type Options struct {
 	Log *slog.Logger
-	// Backends are those whose tools are called.
+	// Backends returns the backends whose tools may be called.
 	Backends func() []*backends.Backend
-	// Spawn runs f on a goroutine; false when there are none any more.
+	// Spawn runs f on a goroutine; false once the proxy is closing.
 	Spawn func(f func()) bool
 }
 
-// Notifier tells people of what is in the outbox of a store. Its methods are called one at a time.
+// Notifier delivers the events in the outbox of a store. Its methods must not be called concurrently.
 type Notifier struct {
 	o    Options
-	of   *config.Notify     // nil before Use
-	stop context.CancelFunc // nil: nobody is told
+	of   *durable.Notify    // nil before Use
+	stop context.CancelFunc // nil: nothing is delivered
 	done chan struct{}
 }
 
-// New makes a notifier that tells nobody.
+// New makes a Notifier that delivers nothing until Use.
 func New(o Options) *Notifier { return &Notifier{o: o} }
 
-// Close stops telling.
+// Close stops delivering.
 func (n *Notifier) Close() {
 	if n.stop != nil {
 		n.stop()
@@ -50,8 +50,8 @@ func (n *Notifier) Close() {
 	}
 }
 
-// Use tells those of whom a configuration says so. ring signs what goes to a URL; nil: nothing does.
-func (n *Notifier) Use(of config.Notify, s store.Store, ring *seal.Ring) {
+// Use delivers the events of s as the configuration says. ring signs requests to a URL; nil: they are not signed.
+func (n *Notifier) Use(of durable.Notify, s store.Store, ring *seal.Ring) {
 	if n.of != nil && reflect.DeepEqual(*n.of, of) {
 		return
 	}
@@ -60,9 +60,9 @@ func (n *Notifier) Use(of config.Notify, s store.Store, ring *seal.Ring) {
 	o := notify.Options{Outbox: s, Changed: s.Changed, Log: n.o.Log}
 	switch {
 	case of.URL != "":
-		o.Tell = notify.Webhook(of.URL, ring)
+		o.Send = notify.Webhook(of.URL, ring)
 	case of.Tool != "":
-		o.Tell = n.byTool(of.Tool)
+		o.Send = n.byTool(of.Tool)
 	default:
 		return
 	}
@@ -74,14 +74,14 @@ func (n *Notifier) Use(of config.Notify, s store.Store, ring *seal.Ring) {
 	}
 }
 
-// byTool calls a tool of a backend, backend.tool, with the message as its arguments.
+// byTool delivers an event by calling a tool, named backend.tool, with the message as its arguments.
 func (n *Notifier) byTool(origin string) func(context.Context, store.Event) error {
 	name, tool, _ := strings.Cut(origin, ".")
 	return func(ctx context.Context, e store.Event) error {
 		all := n.o.Backends()
 		i := slices.IndexFunc(all, func(b *backends.Backend) bool { return b.Name() == name })
 		if i < 0 {
-			return fmt.Errorf("there is no backend %q", name)
+			return fmt.Errorf("no backend %q", name)
 		}
 		id, message := notify.Of(e)
 		args, err := json.Marshal(message)
@@ -96,11 +96,11 @@ func (n *Notifier) byTool(origin string) func(context.Context, store.Event) erro
 		defer resp.Close()
 		result, err := resp.Bytes(maxResult)
 		if err == nil && string(jsonscan.Get(result, "isError")) == "true" {
-			err = fmt.Errorf("%s said no", origin)
+			err = fmt.Errorf("tool %s returned an error result", origin)
 		}
 		return err
 	}
 }
 
-// maxResult bounds the result of a tool that is told of a run.
+// maxResult bounds the result of such a tool, in bytes.
 const maxResult = 1 << 20

@@ -1,6 +1,5 @@
-// Package outcome says how something ended that was done through the endpoint: a request, a
-// call, a run, an effect of a run. Metrics, logs, spans and the audit all use these words, and
-// this package alone decides between them.
+// Package outcome classifies how a request, a call, a run or an effect of a run ended. Metrics, logs, spans and the
+// audit all use these words, and only this package decides between them.
 package outcome
 
 import (
@@ -23,22 +22,22 @@ type Outcome uint8
 
 const (
 	NotYet    Outcome = iota
-	OK                // as asked
+	OK                // as requested
 	ToolError         // the tool answered that it failed (isError)
 	Error             // no result: an error of the protocol, of a backend or of a script
-	Timeout           // no answer in time
-	Cancelled         // the caller gave up
-	Denied            // whoever asked may not
+	Timeout           // no response in time
+	Cancelled         // the caller cancelled
+	Denied            // the principal is not allowed to
 	Limit             // a limit ended it, or there was no room for it
-	Suspended         // it ended with a question; the next request goes on
-	Count             // how many there are
+	Suspended         // it ended with a question; the next request resumes it
+	Count             // number of outcomes
 )
 
 var names = [Count]string{"", "ok", "tool_error", "error", "timeout", "cancelled", "denied", "limit", "suspended"}
 
 func (o Outcome) String() string { return names[o] }
 
-// Words lists the outcomes for the help texts of metrics.
+// Words lists the outcomes, for the help of metrics.
 func Words() string { return strings.Join(names[OK:], ", ") }
 
 // Of is the outcome of what ended with err.
@@ -92,8 +91,8 @@ func In(ctx context.Context, err error) Outcome {
 	return Of(err)
 }
 
-// OfRun is the outcome of a run of a script. A script that returns an error as its
-// result has answered; one that fails has not.
+// OfRun is the outcome of a run of a script: ToolError for a script that returned an error as its result, an error's
+// outcome for one that failed.
 func OfRun(ctx context.Context, res *script.Result, err error) Outcome {
 	if err == nil && res.IsError {
 		return ToolError
@@ -121,7 +120,7 @@ func ofBackend(kind backends.Kind) Outcome {
 	return Error
 }
 
-// ofRefusal tells those who may not come in from those of whom that cannot be found out.
+// ofRefusal distinguishes refused credentials from those that could not be verified.
 func ofRefusal(r *auth.Refusal) Outcome {
 	if r.Status >= http.StatusInternalServerError {
 		return Error
@@ -141,8 +140,7 @@ func ofCode(code int) Outcome {
 	return Error
 }
 
-// OfResult is the outcome of a call that has a result. modern: the caller's revision
-// has results that ask for input.
+// OfResult is the outcome of a call with a result. modern: the caller's revision has input_required results.
 func OfResult(result []byte, modern bool) Outcome {
 	switch {
 	case isToolError(result):
@@ -153,10 +151,9 @@ func OfResult(result []byte, modern bool) Outcome {
 	return OK
 }
 
-// isToolError reports whether a result says of itself that it is an error. Where isError is
-// the last member, which is where servers write it, its end tells: a literal in front of the
-// last bracket is a member of the object itself, and a key with a comma or a bracket before
-// its quotes begins there.
+// isToolError reports whether a result has isError: true. If isError is the last member, where servers write it, the
+// end of the text shows that: a literal before the last brace is a member of the object itself, and a key with a comma
+// or a brace before its quotes begins there.
 func isToolError(result []byte) bool {
 	end := bytes.TrimRight(bytes.TrimSuffix(bytes.TrimRight(result, " \t\r\n"), []byte("}")), " \t\r\n")
 	for _, value := range [...]string{"true", "false"} {
@@ -168,7 +165,7 @@ func isToolError(result []byte) bool {
 	return jsonscan.Contains(result, `"isError"`, "E") && string(jsonscan.Get(result, "isError")) == "true"
 }
 
-// Note takes the value of isError or of resultType from a result that streams by.
+// Note is called with the value of isError or resultType of a streamed result.
 func (o *Outcome) Note(value []byte) {
 	switch string(value) {
 	case "true":
@@ -178,7 +175,7 @@ func (o *Outcome) Note(value []byte) {
 	}
 }
 
-// Watch is the edit of a result that streams to a script: it changes nothing.
+// Watch is an edit for a streamed result to a script; it records the outcome and changes nothing.
 func Watch(o *Outcome) jsonscan.Edit {
 	return jsonscan.Edit{
 		Decide: func(key string) jsonscan.Decision {

@@ -9,7 +9,7 @@ import (
 	"github.com/vmcp-dev/vmcp/script"
 )
 
-// ForScript is the error of a failed call as a script gets it.
+// ForScript converts the error of a failed call to the one that a script gets.
 func ForScript(err error) error {
 	var known *builtins.ToolError
 	var rpc *wire.Error
@@ -43,7 +43,7 @@ func kindForScripts(k backends.Kind) string {
 	return builtins.Unavailable
 }
 
-// IsBusy reports whether something was refused because there was no room for it.
+// IsBusy reports whether a request was refused for want of room.
 func IsBusy(err error) bool {
 	var rpc *wire.Error
 	return errors.As(err, &rpc) && rpc.Code == wire.Busy

@@ -1,6 +1,5 @@
-// Package outward is what of a client's request goes on to backends: who asks, the headers that the configuration
-// lists, and, to a token endpoint at most, the token. They travel with the context of the request, as the principal
-// does.
+// Package outward is the part of a client's request that may be passed on to backends: the user, the configured
+// headers, and the token, which goes to token endpoints only. It is in the context of the request, like the principal.
 package outward
 
 import (
@@ -12,17 +11,17 @@ import (
 	"github.com/vmcp-dev/vmcp/config"
 )
 
-// key is the key of a *Request in a context.
+// key is the context key of a *Request.
 type key struct{}
 
-// Request is what goes on of a request.
+// Request is what may be passed on of a request.
 type Request struct {
-	User   *credentials.User // nil: nobody
-	Header http.Header       // to pass on
-	Base   string            // where the user's browser reaches the endpoint, without a path; "" on stdio
+	User   *credentials.User // nil: anonymous
+	Header http.Header       // headers to pass on
+	Base   string            // URL without path at which the user's browser reaches the endpoint; "" on stdio
 }
 
-// Of is what goes on of the request that ctx belongs to; nothing where nothing does.
+// Of returns the Request of ctx; the zero value if there is none.
 func Of(ctx context.Context) Request {
 	if r, ok := ctx.Value(key{}).(*Request); ok {
 		return *r
@@ -30,15 +29,15 @@ func Of(ctx context.Context) Request {
 	return Request{}
 }
 
-// Rules say what a configuration lets out.
+// Rules are the settings of a configuration about that.
 type Rules struct {
 	headers []string // canonical names
-	tokens  bool     // a backend's credentials are exchanged for those of clients
-	names   bool     // a backend is told who calls
-	base    string   // where browsers reach the endpoint; "": at the host that they name
+	tokens  bool     // a backend's credentials are exchanged for those of principals
+	names   bool     // a backend gets the name of the user
+	base    string   // where browsers reach the endpoint; "": at the Host of the request
 }
 
-// RulesOf are the rules of a configuration.
+// RulesOf returns the rules of a configuration.
 func RulesOf(cfg *config.Config) *Rules {
 	o := &Rules{base: cfg.BrowsersAt()}
 	for _, name := range cfg.PassthroughHeaders {
@@ -52,11 +51,10 @@ func RulesOf(cfg *config.Config) *Rules {
 	return o
 }
 
-// PerPrincipal reports whether a backend's credentials are those of principals. There are no rules before the first
-// configuration: o may be nil.
+// PerPrincipal reports whether a backend uses credentials of principals. o is nil before the first configuration.
 func (o *Rules) PerPrincipal() bool { return o != nil && o.tokens }
 
-// Context is the context of a client's request with what backends may get of it.
+// Context adds the Request to the context of a client's request.
 func (o *Rules) Context(r *http.Request, who *auth.Principal) context.Context {
 	ctx := r.Context()
 	if o == nil {
@@ -69,7 +67,7 @@ func (o *Rules) Context(r *http.Request, who *auth.Principal) context.Context {
 	return context.WithValue(ctx, key{}, &Request{user, header, o.baseOf(r)})
 }
 
-// header are the headers of r that are passed on.
+// header returns the headers of r to pass on.
 func (o *Rules) header(r *http.Request) (header http.Header) {
 	for _, name := range o.headers {
 		if values := r.Header[name]; len(values) > 0 {
@@ -82,19 +80,19 @@ func (o *Rules) header(r *http.Request) (header http.Header) {
 	return header
 }
 
-// user is who sends r, as far as backends need to know; nil for nobody.
+// user is the user of r, as far as backends need to know; nil if anonymous.
 func (o *Rules) user(r *http.Request, who *auth.Principal) *credentials.User {
 	if who == nil || !o.tokens && !o.names {
 		return nil
 	}
 	user := &credentials.User{Key: who.Key(), Issuer: who.Issuer, Subject: who.Subject}
-	if o.tokens && who.Claims != nil { // an issuer vouches for it
+	if o.tokens && who.Claims != nil { // verified by an issuer
 		user.Token, user.Expires = auth.TokenOf(r), who.Expires
 	}
 	return user
 }
 
-// baseOf is where the browser of who sends r reaches the endpoint.
+// baseOf is where the browser of r's user reaches the endpoint.
 func (o *Rules) baseOf(r *http.Request) string {
 	switch {
 	case o.base != "" || !o.tokens || r.Host == "":

@@ -1,17 +1,14 @@
-// Package overlay is what a client's session is offered beside the catalog.
+// Package overlay has the catalogs of sessions to which backends offer something else than to others.
 //
-// Some servers show tools, prompts or resources to one session only: after a login, or when
-// a toolset was switched on. An overlay is what a client's session gets beside the catalog
-// for that: the catalog with the parts of some backends replaced by what they offer to this
-// session's own connections, made by the same builder and so by the same rules.
+// Some servers show tools, prompts or resources to one session only, for example after a login, or when a toolset was
+// enabled. An overlay is the set of such offers; the session's catalog is built from the common one, with the offers of
+// those backends replaced, by the same builder and so by the same rules.
 //
-//   - The backends package says what a session is offered (OfferFor). It is asked when the
-//     client lists, and before a name counts as unknown: never on the way of a call whose
-//     name is known. A session without an overlay costs a call one look at a pointer.
-//   - A session holds which offers are its own; the catalogs made of them are shared by all
-//     sessions with equal offers, and kept while they are among the newest so many. One
-//     that is not kept is built again when it is needed.
-//   - What a session's own offers hold in bytes is bounded by the backends package.
+//   - Package backends returns what a session is offered (OfferFor). It is called when the client lists, and before a name
+//     counts as unknown, but not for a call of a known name. A session without an overlay costs a call one atomic load.
+//   - A session has its offers; the catalogs built of them are shared by all sessions with equal offers, and cached. One
+//     that was dropped from the cache is built again.
+//   - Package backends bounds the memory of such offers.
 package overlay
 
 import (
@@ -25,16 +22,16 @@ import (
 	"github.com/vmcp-dev/vmcp/proxy/catalog"
 )
 
-// Overlay is what backends offer to one session, where that is something else than what they offer to all.
+// Overlay has the offers of backends to one session that differ from their common ones.
 type Overlay struct {
 	Offers map[*backends.Backend]*backends.Offer
-	key    [sha256.Size]byte // over the offers
+	key    [sha256.Size]byte // hash of the offers
 }
 
-// most bounds the catalogs that are kept for sessions with offers of their own.
+// most bounds the cached catalogs.
 const most = 64
 
-// A Set has the catalogs of one base catalog with overlays. The zero value is empty.
+// A Set is the cache of catalogs with overlays for one base catalog. The zero value is empty.
 type Set struct {
 	mu    sync.Mutex
 	base  *catalog.Catalog
@@ -42,8 +39,7 @@ type Set struct {
 	order [][sha256.Size]byte // oldest first
 }
 
-// Ask asks backends for what they offer to one session; nil when each offers it
-// what it offers to all.
+// Ask asks backends for their offers to one session; nil if each offers what it offers to all.
 func Ask(ctx context.Context, all []*backends.Backend, session string) *Overlay {
 	offers := make([]*backends.Offer, len(all))
 	var asking sync.WaitGroup
@@ -84,7 +80,7 @@ func addOffer(digest hash.Hash, backend string, offer *backends.Offer) {
 	}
 }
 
-// Find is the catalog base with an overlay, if it is kept.
+// Find returns the cached catalog for base with an overlay; nil if there is none.
 func (t *Set) Find(base *catalog.Catalog, o *Overlay) *catalog.Catalog {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -94,7 +90,7 @@ func (t *Set) Find(base *catalog.Catalog, o *Overlay) *catalog.Catalog {
 	return t.byKey[o.key]
 }
 
-// Add keeps c, which is base with an overlay.
+// Add caches c, which is base with an overlay.
 func (t *Set) Add(base *catalog.Catalog, o *Overlay, c *catalog.Catalog) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

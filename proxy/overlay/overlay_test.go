@@ -6,7 +6,7 @@ import (
 	"github.com/vmcp-dev/vmcp/proxy/catalog"
 )
 
-// TestCatalogsAreBounded: the newest are kept; the next catalog of all forgets them all.
+// TestCatalogsAreBounded: the newest are cached; another base catalog clears the cache.
 func TestCatalogsAreBounded(t *testing.T) {
 	var kept Set
 	base := &catalog.Catalog{}

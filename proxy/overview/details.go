@@ -9,7 +9,7 @@ import (
 	"github.com/vmcp-dev/vmcp/proxy/status"
 )
 
-// DetailsOf are the details of an endpoint; hide takes secrets out of the errors of backends.
+// DetailsOf returns the details of /readyz; hide replaces secrets in the errors of backends.
 func DetailsOf(c *catalog.Catalog, all []*backends.Backend, sessions int, hide func(string) string) status.Details {
 	s := status.Details{Ready: true, Sessions: sessions, Backends: []status.DetailsBackend{}, Problems: c.Problems}
 	for _, b := range all {

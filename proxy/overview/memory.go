@@ -8,14 +8,14 @@ import (
 	"strconv"
 )
 
-// resident is how much memory a process has, in bytes; 0 where the system does not say.
-func resident(pid int) int64 {
+// residentMemory is the resident memory of a process in bytes; 0 if the system does not report it.
+func residentMemory(pid int) int64 {
 	if runtime.GOOS != "linux" {
 		return 0
 	}
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
 	if err != nil {
-		return 0 // it has ended
+		return 0 // the process has ended
 	}
 	fields := bytes.Fields(text)
 	if len(fields) < 2 {

@@ -1,5 +1,5 @@
-// Package overview makes the documents of package status out of what an endpoint is made of at one moment: its
-// catalog, its backends and its configuration.
+// Package overview makes the documents of package status from the catalog, the backends and the configuration of an
+// endpoint.
 package overview
 
 import (
@@ -30,10 +30,10 @@ type Source struct {
 	Backends []*backends.Backend
 }
 
-// started is when the process began, as far as it can tell.
+// started is about when the process began.
 var started = time.Now().UTC()
 
-// Status is the document about all of it.
+// Status is the status document.
 func Status(s *Source) status.Status {
 	d := status.Status{
 		Name: jsonscan.GetString(s.Catalog.ServerInfo, "name"), Version: cmp.Or(s.Version, "dev"), Commit: s.Server.Commit, PID: os.Getpid(),
@@ -50,7 +50,7 @@ func Status(s *Source) status.Status {
 	return d
 }
 
-// at is where a profile is served; "" over stdio.
+// at is the URL of a profile; "" on stdio.
 func at(endpoint, profile string) string {
 	if endpoint == "" {
 		return ""
@@ -73,12 +73,12 @@ func backend(s *Source, b *backends.Backend) status.Backend {
 		d.LastCallAt = stats.LastCall.UTC()
 	}
 	for _, p := range b.Processes() {
-		d.Processes = append(d.Processes, status.Process{PID: p.PID, RSSBytes: resident(p.PID), StartedAt: p.StartedAt.UTC()})
+		d.Processes = append(d.Processes, status.Process{PID: p.PID, RSSBytes: residentMemory(p.PID), StartedAt: p.StartedAt.UTC()})
 	}
 	return d
 }
 
-// State is the state of a backend. It is ready once clients see what it offers.
+// State is the state of a backend. It is ready once its entries are in the catalog.
 func State(c *catalog.Catalog, b *backends.Backend) backends.State {
 	st := b.State()
 	if st.Status == backends.Ready && !c.Shows(b) {
@@ -106,7 +106,7 @@ func row(e *catalog.Entry) status.ToolRow {
 	return r
 }
 
-// ToolNamed describes a tool; false: none has this name.
+// ToolNamed describes a tool; false if there is none of that name.
 func ToolNamed(c *catalog.Catalog, shapes *shape.Table, name string) (status.Tool, bool) {
 	for _, e := range slices.Concat(c.VisibleTools(), c.HiddenTools()) {
 		if e.Name == name {

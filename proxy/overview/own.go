@@ -31,8 +31,9 @@ type ownScript struct {
 	URI         string `json:"uri"`
 }
 
-// Own is the text of a resource of the endpoint's own for who sees v. Secrets of the configuration may be in it.
-func Own(v *catalog.View, e *catalog.Entry, all []*backends.Backend) string {
+// ResourceText is the content of one of the proxy's own resources for a reader with the view v. It may contain secrets
+// of the configuration.
+func ResourceText(v *catalog.View, e *catalog.Entry, all []*backends.Backend) string {
 	switch e.Own {
 	case catalog.OwnScript:
 		return e.Text()
@@ -55,6 +56,6 @@ func Own(v *catalog.View, e *catalog.Entry, all []*backends.Backend) string {
 }
 
 func text(of any) string {
-	b, _ := json.MarshalIndent(of, "", "  ") // texts and numbers
+	b, _ := json.MarshalIndent(of, "", "  ") // cannot fail: texts and numbers
 	return string(b)
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/vmcp-dev/vmcp/proxy/status"
 )
 
-// tool describes a tool, with an example that its own schema takes.
+// tool describes a tool, with example arguments that are valid for its schema.
 func tool(e *catalog.Entry, shapes *shape.Table) status.Tool {
 	t := status.Tool{
 		ToolRow: row(e), InputSchema: jsonscan.Get(e.Definition, "inputSchema"), OutputSchema: jsonscan.Get(e.Definition, "outputSchema"),
@@ -37,7 +37,7 @@ func tool(e *catalog.Entry, shapes *shape.Table) status.Tool {
 	return t
 }
 
-// starlark is a JSON text as an expression of Starlark, in which three words have other names.
+// starlark converts a JSON text to a Starlark expression: true, false and null have other names.
 func starlark(text []byte) string {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.UseNumber()
@@ -48,7 +48,7 @@ func starlark(text []byte) string {
 	return b.String()
 }
 
-// expression writes the next value of d, the members of objects in their order.
+// expression writes the next value of d; the members of objects keep their order.
 func expression(b *strings.Builder, d *json.Decoder) bool {
 	token, err := d.Token()
 	if err != nil {

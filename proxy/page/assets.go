@@ -17,7 +17,7 @@ var script []byte
 //go:embed assets/icon.svg
 var icon []byte
 
-// An asset is served under a name with a hash of what is in it, so that it never changes.
+// An asset is served under a name with a hash of its content, so that it can be cached forever.
 type asset struct {
 	kind string
 	text []byte
@@ -38,7 +38,7 @@ func add(name, extension, kind string, text []byte) string {
 	return path
 }
 
-// IsAsset reports whether a path is of what pages need, which says nothing of the endpoint.
+// IsAsset reports whether a path is an asset. Assets contain nothing about the endpoint and are public.
 func IsAsset(path string) bool { return path == "/favicon.ico" || strings.HasPrefix(path, "/assets/") }
 
 // ServeAsset serves a style, a script or the icon.
@@ -57,5 +57,5 @@ func ServeAsset(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path == path {
 		w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
 	}
-	_, _ = w.Write(a.text) // whoever asked may be gone
+	_, _ = w.Write(a.text) // the client may have disconnected
 }

@@ -12,29 +12,29 @@ import (
 // maxFields bounds a form: a schema may have any number of properties.
 const maxFields = 200
 
-// Field is a field of a form: a property of an object that a schema describes.
+// Field is a form field for one property of an object schema.
 type Field struct {
 	Name, ID    string
-	Kind        string // string, text, number, boolean, choice or json: how the script makes JSON of what is in it
-	Type        string // in the schema, for people
+	Kind        string // string, text, number, boolean, choice or json: how the page's script converts the value to JSON
+	Type        string // the schema's type, for display
 	Description string
 	Required    bool
-	Value       string // it begins with
+	Value       string // initial value
 	Checked     bool
-	Always      bool // it is sent even when it is empty
+	Always      bool // it is sent even if it is empty
 	Placeholder string
 	Options     []Option
-	Facts       string // bounds
+	Facts       string // bounds, for display
 }
 
-// Option is one of the values that are possible.
+// Option is one of the values of a choice.
 type Option struct {
 	Value  string // JSON
 	Label  string
 	Chosen bool
 }
 
-// property is what a form reads of a schema.
+// property is the part of a property's schema that a form uses.
 type property struct {
 	Type        json.RawMessage   `json:"type"`
 	Title       string            `json:"title"`
@@ -58,7 +58,7 @@ type constant struct {
 	Title string          `json:"title"`
 }
 
-// FieldsOf are the fields of a form for a schema, in its order; ids begin with prefix.
+// FieldsOf returns the form fields for a schema, in its order; their ids begin with prefix.
 func FieldsOf(schema json.RawMessage, prefix string) (fields []Field) {
 	required := map[string]bool{}
 	jsonscan.Elements(jsonscan.Get(schema, "required"), func(v []byte) bool {
@@ -75,7 +75,7 @@ func FieldsOf(schema json.RawMessage, prefix string) (fields []Field) {
 
 func fieldOf(name, id string, schema json.RawMessage, required bool) Field {
 	var p property
-	_ = json.Unmarshal(schema, &p) // what is not of this form has a field for JSON
+	_ = json.Unmarshal(schema, &p) // an unusual schema gets a field for JSON
 	kind, kinds := typeOf(p.Type)
 	f := Field{Name: name, ID: id, Type: kinds, Description: p.Description, Required: required, Always: required}
 	if f.Description == "" {
@@ -101,7 +101,7 @@ func fieldOf(name, id string, schema json.RawMessage, required bool) Field {
 	return f
 }
 
-// typeOf is the one type that a property has beside null; "" for several. all is for people.
+// typeOf is the one type of a property apart from null; "" for several. all is for display.
 func typeOf(raw json.RawMessage) (one, all string) {
 	if text := jsonscan.Text(raw); len(raw) > 0 && raw[0] == '"' {
 		return text, text
@@ -123,7 +123,7 @@ func typeOf(raw json.RawMessage) (one, all string) {
 	return one, strings.Join(names, " or ")
 }
 
-// choose makes a choice of an enumeration; false when there is none.
+// choose makes the field a choice if the property is an enumeration; false otherwise.
 func (f *Field) choose(p *property) bool {
 	for i, v := range p.Enum {
 		label := labelOf(v)
@@ -157,7 +157,7 @@ func (f *Field) choose(p *property) bool {
 	return true
 }
 
-// labelOf is a value for people: a text without its quotes.
+// labelOf is a value for display: a string without quotes.
 func labelOf(v json.RawMessage) string {
 	if len(v) > 0 && v[0] == '"' {
 		return jsonscan.Text(v)
@@ -179,7 +179,7 @@ func long(name string, p *property) bool {
 	return false
 }
 
-// facts are the bounds of a property, for people.
+// facts are the bounds of a property, for display.
 func facts(p *property) string {
 	var all []string
 	say := func(text string, n *json.Number) {
@@ -205,7 +205,7 @@ type asked struct {
 	Key, Message string
 	Fields       []Field
 	Question     status.Question
-	Answerable   bool // by a person here
+	Answerable   bool // a person can answer it on this page
 	URL          string
 }
 

@@ -1,12 +1,12 @@
-// Package page is what operators see in a browser: the backends, the tools with a form to try one, the runs with what
-// they did, the questions that wait for a person, and the problems.
+// Package page is the web page for operators: backends, tools with a form to call them, runs with their steps, open
+// questions, and problems.
 //
 //	GET /  /tools  /tools/NAME  /runs  /runs/ID  /backends/NAME  /problems  /assets/…  /favicon.ico
 //
-// Everything is made here, of the documents of package status; who may see it is decided before (package gate). The
-// script that comes with the pages fetches them anew when something has changed and sends the forms; without it they can
-// be read. The policy of every page allows our own script and style and nothing else, so what a server says of its tools
-// is text, whatever it holds: it is escaped, and hidden characters are made visible.
+// Pages are made from the documents of package status; access is decided before (package gate). The script of the pages
+// fetches them again when something has changed, and sends the forms; without it the pages can be read. The content
+// security policy allows only our own script and style. Texts of servers are escaped, and invisible characters are made
+// visible.
 package page
 
 import (
@@ -27,30 +27,30 @@ import (
 	"github.com/vmcp-dev/vmcp/proxy/status"
 )
 
-// Options are what the pages show.
+// Options are the sources of the pages.
 type Options struct {
 	Status func() status.Status
 	Tools  func() []status.ToolRow
 	Tool   func(name string) (status.Tool, bool)
 	Runs   func(context.Context) ([]status.Run, error)
 	Run    func(ctx context.Context, id string) (status.Run, bool, error)
-	// Logs are the last lines of a backend. May be nil.
+	// Logs returns the last log lines of a backend. May be nil.
 	Logs func(backend string) []lines.Line
-	// Hide takes the secrets of the configuration out of a text.
+	// Hide replaces the secrets of the configuration in a text.
 	Hide func(string) string
 }
 
-// Settings are what the configuration says of the pages.
+// Settings are the settings of a request to a page.
 type Settings struct {
-	TryTools   bool // tools can be called from their page, and questions be answered
+	TryTools   bool // tools can be called from their page, and questions answered
 	KeepValues bool // runs show arguments and results
-	LoggedIn   bool // the browser can log out
+	LoggedIn   bool // the browser has a session, and can log out
 }
 
 // Pages are the pages of one endpoint. They are safe for concurrent use.
 type Pages struct{ o Options }
 
-// New makes them.
+// New returns the pages.
 func New(o Options) *Pages {
 	if o.Hide == nil {
 		o.Hide = func(s string) string { return s }
@@ -64,21 +64,24 @@ const Policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src
 //go:embed templates/*.html
 var texts embed.FS
 
-var templates = template.Must(template.New("").Funcs(functions).ParseFS(texts, "templates/*.html"))
+// templates are parsed on first use.
+var templates = sync.OnceValue(func() *template.Template {
+	return template.Must(template.New("").Funcs(functions).ParseFS(texts, "templates/*.html"))
+})
 
-// head is what every page knows.
+// head has the data of every page.
 type head struct {
 	Title, Section string
 	Name, Version  string
 	Ready          bool
 	Draining       bool
-	Down           int // backends that are not ready and not disabled
-	Waiting        int // questions of runs that nobody has answered
+	Down           int // number of backends that are neither ready nor disabled
+	Waiting        int // number of unanswered questions of runs
 	Problems       int
 	Settings       Settings
 	Style, Script  string
 	Now            time.Time
-	Reload         bool // the page shows what changes
+	Reload         bool // the page is reloaded on changes
 }
 
 func (v visitor) head(s *status.Status, title, section string) head {
@@ -91,7 +94,7 @@ func (v visitor) head(s *status.Status, title, section string) head {
 			h.Down++
 		}
 	}
-	all, _ := v.runsNow() // the page of runs says if there is no telling
+	all, _ := v.runsNow() // the page of runs reports the error
 	for _, r := range all {
 		if r.Open > 0 {
 			h.Waiting++
@@ -100,7 +103,7 @@ func (v visitor) head(s *status.Status, title, section string) head {
 	return h
 }
 
-// Is reports whether a path is one of ours.
+// Is reports whether a path belongs to the pages.
 func Is(path string) bool {
 	switch path {
 	case "/", "/tools", "/runs", "/problems", "/favicon.ico":
@@ -159,7 +162,7 @@ type visitor struct {
 	seen     *seenRuns
 }
 
-// seenRuns are the runs that a page shows, asked for once.
+// seenRuns caches the runs for one request.
 type seenRuns struct {
 	once sync.Once
 	all  []status.Run
@@ -171,7 +174,7 @@ func (v visitor) runsNow() ([]status.Run, error) {
 	return v.seen.all, v.seen.err
 }
 
-// overview is what everything is at a glance.
+// overview has the data of the start page.
 type overview struct {
 	head
 	Status  status.Status
@@ -207,7 +210,7 @@ func (v visitor) problems(w http.ResponseWriter) {
 	render(w, http.StatusOK, "problems", overview{head: v.head(&s, "Problems", "problems"), Status: s})
 }
 
-// listed are the tools of one backend.
+// listed are the tools of one backend on the page of tools.
 type listed struct {
 	Backend string // "" for scripted tools
 	Tools   []status.ToolRow
@@ -365,12 +368,12 @@ type failure struct {
 
 func bare(title string) head { return head{Title: title, Style: stylePath, Script: scriptPath} }
 
-// Fail answers with a page that says what is wrong.
+// Fail answers with a page about an error.
 func Fail(w http.ResponseWriter, code int, text, hint string) {
 	render(w, code, "failure", failure{head: bare(http.StatusText(code)), Code: code, Text: text, Hint: hint, Back: ""})
 }
 
-// Login is the page that asks for a token; wrong says why the last one was not taken.
+// Login answers with the login page; wrong says why the last token was refused.
 func Login(w http.ResponseWriter, code int, wrong, to string) {
 	render(w, code, "login", struct {
 		head
@@ -378,7 +381,7 @@ func Login(w http.ResponseWriter, code int, wrong, to string) {
 	}{bare("Log in"), wrong, to})
 }
 
-// Secure sets the headers of everything that operators see.
+// Secure sets the security headers for everything that operators see.
 func Secure(h http.Header) {
 	h.Set("Content-Security-Policy", Policy)
 	h.Set("X-Content-Type-Options", "nosniff")
@@ -390,7 +393,7 @@ func Secure(h http.Header) {
 
 func render(w http.ResponseWriter, code int, name string, data any) {
 	var out bytes.Buffer
-	if err := templates.ExecuteTemplate(&out, name, data); err != nil {
+	if err := templates().ExecuteTemplate(&out, name, data); err != nil {
 		http.Error(w, "the page cannot be made: "+err.Error(), http.StatusInternalServerError)
 		return
 	}
@@ -398,15 +401,16 @@ func render(w http.ResponseWriter, code int, name string, data any) {
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.Header().Add("Vary", "Accept")
 	w.WriteHeader(code)
-	_, _ = w.Write(out.Bytes()) // whoever asked may be gone
+	_, _ = w.Write(out.Bytes()) // the client may have disconnected
 }
 
-// Result answers with the part of a page that shows what came of a call: a CallToolResult, or the questions of one.
+// Result answers with the fragment for the result of a call: a CallToolResult, or the questions of an input_required
+// one.
 func Result(w http.ResponseWriter, result json.RawMessage) {
 	render(w, http.StatusOK, "result", resultOf(result))
 }
 
-// Wrong answers with the part of a page that says why a call was not made.
+// Wrong answers with the fragment for a call that was not made.
 func Wrong(w http.ResponseWriter, code int, text, hint string) {
 	render(w, code, "wrong", failure{Code: code, Text: text, Hint: hint})
 }

@@ -19,7 +19,7 @@ import (
 
 const hostile = `</p><script>alert(1)</script><img src=x onerror=alert(1)> "' &lt; {{.}} ` + "\u202egnp.exe\u0007\u200b\xff"
 
-// hostilePages are those of an endpoint in which whatever others write is hostile.
+// hostilePages are the pages of an endpoint in which all texts of others are hostile.
 func hostilePages(tools int) *Pages {
 	rows := func() (rows []status.ToolRow) {
 		for i := range tools {
@@ -66,8 +66,8 @@ func get(p *Pages, path string) (int, string) {
 
 var paths = []string{"/", "/tools", "/tools/" + url.PathEscape("a/b"+hostile), "/runs", "/runs/r1", "/backends/" + url.PathEscape(hostile), "/problems"}
 
-// Whatever servers, scripts and clients have written is text in every page: no element and no attribute of theirs, and no
-// character that hides or turns others.
+// Texts of servers, scripts and clients are escaped on every page: they make no element and no attribute, and no
+// invisible or bidirectional character.
 func TestForeignTextIsText(t *testing.T) {
 	p := hostilePages(3)
 	bodies := map[string]string{}
@@ -107,7 +107,7 @@ func TestForeignTextIsText(t *testing.T) {
 	}
 }
 
-// Pages need nothing but themselves and their assets, and no policy is looser than it has to be.
+// Pages load only their own assets, and the content security policy is as strict as possible.
 func TestPagesAreStrict(t *testing.T) {
 	p := hostilePages(1)
 	for _, path := range paths {
@@ -143,7 +143,7 @@ func TestPagesAreStrict(t *testing.T) {
 	}
 }
 
-// The marks that scripts find things by.
+// The attributes by which the page's script finds elements.
 func TestMarks(t *testing.T) {
 	p := New(Options{
 		Status: func() status.Status {
@@ -178,7 +178,7 @@ func TestMarks(t *testing.T) {
 	}
 }
 
-// What is large is cut: a result of 10 MB, 500 tools with long descriptions, a schema with a thousand properties.
+// Large texts are truncated: a result of 10 MB, 500 tools with long descriptions, a schema with a thousand properties.
 func TestLargePages(t *testing.T) {
 	w := httptest.NewRecorder()
 	Result(w, json.RawMessage(`{"content":[{"type":"text","text":"`+strings.Repeat("x", 10<<20)+`"}]}`))

@@ -17,16 +17,16 @@ import (
 )
 
 const (
-	// maxShown bounds a text in a page: a result, a schema, an error.
+	// maxShown bounds a text on a page, in bytes: a result, a schema, an error.
 	maxShown = 64 << 10
-	// maxLine bounds what stands on a line: a name, the beginning of a description.
+	// maxLine bounds a text on one line, in characters: a name, the beginning of a description.
 	maxLine = 240
-	// maxContents bounds the members of one result that are shown.
+	// maxContents bounds the content blocks of one result that are shown.
 	maxContents = 50
 )
 
-// functions are those of the templates. What others have written goes through line or text, which make hidden
-// characters visible.
+// functions are the functions of the templates. Texts of others pass line or text, which make invisible characters
+// visible.
 var functions = template.FuncMap{
 	"line":     func(s string) string { return visible.Line(clip.Line(strings.ToValidUTF8(s, "\uFFFD"), maxLine)) },
 	"text":     func(s string) string { return shown(s) },
@@ -45,7 +45,7 @@ var functions = template.FuncMap{
 	"profiles": func(s status.Status) []status.Profile { return s.Profiles },
 }
 
-// shown is a text as it stands in a page.
+// shown is a text in the form for a page.
 func shown(s string) string {
 	return visible.Text(clip.Counted(strings.ToValidUTF8(s, "\uFFFD"), maxShown))
 }
@@ -56,7 +56,7 @@ func firstLine(s string) string {
 	return visible.Line(clip.Line(strings.ToValidUTF8(line, "\uFFFD"), maxLine))
 }
 
-// pretty breaks JSON into lines; numbers stay as they are written.
+// pretty indents JSON; numbers are unchanged.
 func pretty(v json.RawMessage) string {
 	if len(v) > 4*maxShown { // only the beginning is shown
 		return string(v)
@@ -86,7 +86,7 @@ func ago(t, now time.Time) string {
 	}
 }
 
-// duration writes milliseconds with the precision that a reader needs.
+// duration formats milliseconds with a useful precision.
 func duration(ms float64) string {
 	switch {
 	case ms >= 7200_000:
@@ -136,7 +136,7 @@ func count(n any, what string) string {
 	return text + " " + what + "s"
 }
 
-// hints are the annotations of a tool, in words.
+// hints describes the annotations of a tool.
 func hints(annotations json.RawMessage) (all []string) {
 	var a struct {
 		ReadOnly    *bool `json:"readOnlyHint"`
@@ -162,15 +162,15 @@ func hints(annotations json.RawMessage) (all []string) {
 	return all
 }
 
-// bar is a step of a run with its place in the timeline, in thousandths of the width.
+// bar is a step of a run, with its position in the timeline in thousandths of the width.
 type bar struct {
 	status.Step
 	X, Width string
 	Depth    int
-	Look     string // class of what it is
+	Look     string // CSS class of its kind
 }
 
-// bars are the steps of a run in the order in which they began.
+// bars are the steps of a run, by begin.
 func bars(r *status.Run) []bar {
 	total := 0.01
 	for _, s := range r.Steps {
@@ -197,19 +197,19 @@ func bars(r *status.Run) []bar {
 	return all
 }
 
-// result is a CallToolResult for people.
+// result is a CallToolResult for display.
 type result struct {
 	IsError  bool
 	Contents []content
 	LeftOut  int
-	Whole    string // the JSON of it
+	Whole    string // the result as JSON
 	Run      string // id of its run
 	Asked    []asked
-	State    string // of the request, to be sent with the answers; the result is none yet
-	Waits    bool   // no question is open, and the call goes on when it is asked again
+	State    string // requestState to send with the answers; the call has no result yet
+	Waits    bool   // no question is open, and the call continues when it is repeated
 }
 
-// content is a part of a result.
+// content is a content block of a result.
 type content struct{ Kind, Text string }
 
 func resultOf(raw json.RawMessage) result {
@@ -242,7 +242,7 @@ func resultOf(raw json.RawMessage) result {
 	return r
 }
 
-// repeats reports whether the text of a result is what is structured in it, as the protocol wants it for old clients.
+// repeats reports whether the text of a result is its structured content as JSON, as the specification recommends.
 func repeats(contents []content, structured json.RawMessage) bool {
 	return len(contents) == 1 && contents[0].Kind == "text" && len(structured) <= maxShown && contents[0].Text == shown(pretty(structured))
 }

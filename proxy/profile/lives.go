@@ -4,8 +4,8 @@ import (
 	"context"
 )
 
-// Lives has a context for each profile of a configuration. It ends when a later configuration has no
-// profile of that name.
+// Lives has a context for each profile of a configuration. It ends when a later configuration has no profile of that
+// name.
 type Lives map[string]life
 
 type life struct {
@@ -13,7 +13,7 @@ type life struct {
 	end context.CancelFunc
 }
 
-// Lives are those of n. Profiles that before has, too, live on.
+// Lives returns the contexts of n; profiles that before has, too, keep theirs.
 func (n Names) Lives(before Lives) Lives {
 	all := make(Lives, len(n))
 	for _, name := range n {
@@ -26,7 +26,7 @@ func (n Names) Lives(before Lives) Lives {
 	return all
 }
 
-// Retire ends the profiles that next has not.
+// Retire ends the contexts of profiles that next does not have.
 func (l Lives) Retire(next Lives) {
 	for name, one := range l {
 		if _, ok := next[name]; !ok {
@@ -35,8 +35,8 @@ func (l Lives) Retire(next Lives) {
 	}
 }
 
-// While is ctx that ends with the profile, too: at once when there is none of that name. That of ""
-// is always there.
+// While is ctx, ended also by the removal of the profile; it has ended if there is no such profile. "" is no profile,
+// which is never removed.
 func (l Lives) While(ctx context.Context, name string) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	if name == "" {

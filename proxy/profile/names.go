@@ -9,19 +9,19 @@ import (
 	"github.com/vmcp-dev/vmcp/config"
 )
 
-// Path is what the paths of profiles begin with, before the name.
+// Path is the beginning of the paths of profiles, before the name.
 const Path = "/mcp/"
 
-// In is the profile that a path of the endpoint names; "" is none.
+// In is the profile that a path names; "" for none.
 func In(path string) string {
 	_, name, _ := strings.Cut(path, Path)
 	return name
 }
 
-// Names are those of the profiles of a configuration, in its order.
+// Names are the names of a configuration's profiles, in its order.
 type Names []string
 
-// NamesOf are those of a configuration.
+// NamesOf returns the names of a configuration's profiles.
 func NamesOf(cfg *config.Config) (all Names) {
 	for _, p := range cfg.Profiles {
 		all = append(all, p.Name)
@@ -29,7 +29,7 @@ func NamesOf(cfg *config.Config) (all Names) {
 	return all
 }
 
-// CheckPath refuses a path of the endpoint that is neither its own nor that of a profile.
+// CheckPath returns an error for a path at which nothing is served: neither the endpoint nor a profile.
 func (n Names) CheckPath(path string) error {
 	err := n.Check(In(path))
 	if path == Path {
@@ -41,7 +41,7 @@ func (n Names) CheckPath(path string) error {
 	return nil
 }
 
-// Check refuses the name of a profile that there is not; "" is none, and good.
+// Check returns an error for the name of an unknown profile; "" is none, and valid.
 func (n Names) Check(name string) error {
 	switch {
 	case name == "" || slices.Contains(n, name):
@@ -49,5 +49,5 @@ func (n Names) Check(name string) error {
 	case len(n) == 0:
 		return fmt.Errorf("no profile %q: the configuration has none", name)
 	}
-	return fmt.Errorf("no profile %q; there are %s", name, strings.Join(n, ", "))
+	return fmt.Errorf("no profile %q; the profiles are %s", name, strings.Join(n, ", "))
 }

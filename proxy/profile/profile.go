@@ -1,5 +1,5 @@
-// Package profile says what belongs to a profile: a part of what the endpoint offers, as the
-// configuration names it by backends and by globs over the names that clients see.
+// Package profile decides which entries belong to a profile: a part of the endpoint, configured by backends and by
+// globs over exposed names.
 package profile
 
 import (
@@ -10,38 +10,35 @@ import (
 	"github.com/vmcp-dev/vmcp/config"
 )
 
-// A Profile is one of a configuration. It does not change. A nil *Profile is that of an endpoint
-// without one: everything belongs to it.
+// A Profile is one profile of a configuration. It is immutable. A nil *Profile includes everything.
 type Profile struct {
 	Name     string
-	MaxTools int // that its clients cope with; 0: not known
+	MaxTools int // recommended for its clients; 0: not configured
 
 	all       bool     // no workloads are listed
-	workloads []string // the backends otherwise
-	tools     []string // globs, of which the last that matches decides; nil: all
+	workloads []string // the included backends, unless all
+	tools     []string // globs; the last that matches decides; nil: all tools
 }
 
-// New makes a profile of what a configuration says of it.
+// New makes the profile of a configuration.
 func New(p *config.Profile) *Profile {
 	return &Profile{Name: p.Name, MaxTools: p.MaxTools, all: len(p.Workloads) == 0, workloads: p.Workloads, tools: p.Tools}
 }
 
-// Unknown is the profile of a name that none has: nothing belongs to it.
+// Unknown is a profile that includes nothing, for a name without a profile.
 func Unknown(name string) *Profile { return &Profile{Name: name} }
 
-// HasBackend reports whether prompts and resources of a backend belong to p, and tools where the
-// globs want them.
+// HasBackend reports whether p includes the prompts and resources of a backend, and the tools that its globs select.
 func (p *Profile) HasBackend(name string) bool {
 	return p == nil || p.all || slices.Contains(p.workloads, name)
 }
 
-// HasTool reports whether a tool of a backend belongs to p; name is the one that clients see.
+// HasTool reports whether p includes a tool of a backend; name is the exposed one.
 func (p *Profile) HasTool(backend, name string) bool {
 	return p == nil || p.HasBackend(backend) && p.names(name, len(p.tools) == 0 || p.tools[0][0] == '!', false)
 }
 
-// HasScript reports whether a scripted tool belongs to p. Where workloads are listed it has to be
-// named by more than a *, which only says "all of these".
+// HasScript reports whether p includes a scripted tool. If workloads are listed, a glob other than * has to match it.
 func (p *Profile) HasScript(name string) bool {
 	if p == nil {
 		return true
@@ -49,8 +46,8 @@ func (p *Profile) HasScript(name string) bool {
 	return p.names(name, p.all && (len(p.tools) == 0 || p.tools[0][0] == '!'), !p.all)
 }
 
-// names reports what the last glob that matches says of a name, or otherwise what holds without
-// any. Narrow leaves out those that are no more than a *.
+// names returns the decision of the last glob that matches a name, or otherwise if none does. narrow ignores globs that
+// are only a *.
 func (p *Profile) names(name string, otherwise, narrow bool) bool {
 	for _, glob := range slices.Backward(p.tools) {
 		glob, not := strings.CutPrefix(glob, "!")

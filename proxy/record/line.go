@@ -17,7 +17,7 @@ import (
 	"github.com/vmcp-dev/vmcp/proxy/edge"
 )
 
-// Asker writes who asks, from where.
+// Asker sets the principal and the source of an event.
 func (r *Recorder) Asker(ctx context.Context, e *audit.Event, c *edge.Client) {
 	if req := requestIn(ctx); req != nil {
 		e.Source = r.source(req)
@@ -50,15 +50,15 @@ func who(e *audit.Event, p *auth.Principal) {
 	}
 }
 
-// source is where a request comes from: the client behind the proxies that are trusted.
+// source is the address of the client, behind trusted proxies.
 func (r *Recorder) source(req *http.Request) audit.Source {
 	return audit.Source{Type: "network", Value: r.o.Address(req), UserAgent: clip.Bytes(req.UserAgent(), MaxName)}
 }
 
-// requestKey is the key of the *http.Request that a context belongs to.
+// requestKey is the context key of the *http.Request.
 type requestKey struct{}
 
-// Within is the context in which a request of HTTP is served.
+// Within is the context for serving an HTTP request.
 func (r *Recorder) Within(ctx context.Context, req *http.Request) context.Context {
 	if r.log.Load() == nil {
 		return ctx
@@ -66,14 +66,13 @@ func (r *Recorder) Within(ctx context.Context, req *http.Request) context.Contex
 	return context.WithValue(ctx, requestKey{}, req)
 }
 
-// requestIn is the request of HTTP that ctx belongs to; nil on stdio.
+// requestIn is the HTTP request of ctx; nil on stdio.
 func requestIn(ctx context.Context) *http.Request {
 	r, _ := ctx.Value(requestKey{}).(*http.Request)
 	return r
 }
 
-// Request is what a line says of a call's params and the arguments in it: as much as the
-// configuration wants.
+// Request is an event's data about a call's params and arguments, as far as the configuration wants them.
 func (r *Recorder) Request(ctx context.Context, l *Log, params, arguments json.RawMessage) json.RawMessage {
 	switch {
 	case l.cfg.IncludeRequestData:
@@ -91,23 +90,23 @@ func (r *Recorder) Request(ctx context.Context, l *Log, params, arguments json.R
 		names = append(names, name)
 		return size < l.cfg.MaxDataSize
 	})
-	list, _ := json.Marshal(names) // texts
+	list, _ := json.Marshal(names) // cannot fail: strings
 	return jsonscan.Set(nil, "arguments", list)
 }
 
-// Respond adds the result of a call to its line, where the configuration wants it.
+// Respond adds the result of a call to its event, if the configuration wants it.
 func (r *Recorder) Respond(ctx context.Context, l *Log, e *audit.Event, result []byte) {
 	if l.Responses() && result != nil {
 		e.Data = jsonscan.Set(e.Data, "response", r.data(ctx, result, l.cfg.MaxDataSize))
 	}
 }
 
-// data is a JSON value without the secrets of the configuration. What is longer than most
-// bytes is the beginning of its text.
+// data is a JSON value without the secrets of the configuration. A value of more than most bytes is replaced by the
+// beginning of its text.
 func (r *Recorder) data(ctx context.Context, value []byte, most int) json.RawMessage {
 	fits, all := len(value) <= most, len(value) <= most+margin
 	value = value[:min(len(value), most+margin)]
-	if req := requestIn(ctx); req != nil { // who sends its credential around does not get it written down
+	if req := requestIn(ctx); req != nil { // a client's own credential is not recorded either
 		if token := auth.TokenOf(req); len(token) >= secret.Shortest {
 			value = bytes.ReplaceAll(value, []byte(token), []byte(secret.Mask))
 		}
@@ -119,14 +118,14 @@ func (r *Recorder) data(ctx context.Context, value []byte, most int) json.RawMes
 	if all {
 		ready = r.o.Secrets.Text(string(value))
 	} else {
-		ready, _ = r.o.Secrets.Pieces(string(value)) // a secret that stands across the end is not in it
+		ready, _ = r.o.Secrets.Pieces(string(value)) // a secret across the end is cut out, too
 	}
 	return jsonscan.Quote(strings.ToValidUTF8(clip.Bytes(ready, most), "") + clip.Mark)
 }
 
 const (
-	// margin is how much more than what is written is searched for secrets.
+	// margin is the number of bytes behind the recorded ones that are searched for secrets.
 	margin = 16 << 10
-	// MaxHead bounds what is kept of a result that streams until it is over.
+	// MaxHead bounds the beginning of a streamed result that is kept for the audit, in bytes.
 	MaxHead = 64 << 10
 )

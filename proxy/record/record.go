@@ -1,9 +1,8 @@
-// Package record writes down what passes the door, in lines of the audit.
+// Package record writes the audit events of requests at the door.
 //
-// Every passage leaves one line, whatever became of it, and so does a request that the edge
-// refuses for its Host, Origin, credential or session. Where the audit is strict, a line is on
-// disk before a call is made and before it is answered. What a line says of a name that nobody
-// offers, and of data, is what the client sent, without the secrets of the configuration.
+// Every request makes one event, whatever its outcome, and so does one that the edge refuses for its Host, Origin,
+// credential or session. If the audit is strict, an event is on disk before a call is made, and another before it is
+// answered. Unknown names and data are recorded as the client sent them, without the secrets of the configuration.
 package record
 
 import (
@@ -23,55 +22,55 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/secret"
 	"github.com/vmcp-dev/vmcp/internal/wire"
-	"github.com/vmcp-dev/vmcp/proxy/catalog"
+	"github.com/vmcp-dev/vmcp/proxy/catalog/pins"
 	"github.com/vmcp-dev/vmcp/proxy/edge"
 )
 
-// Options are what a Recorder takes from the proxy.
+// Options configure a Recorder.
 type Options struct {
-	Server  string    // the name of the endpoint, where the process has several
-	Out     io.Writer // where the audit goes that has no file
+	Server  string    // name of the endpoint, if the process has several
+	Out     io.Writer // output of an audit log without a file
 	Log     *slog.Logger
 	Secrets *secret.Redactor
-	Address func(*http.Request) string // that a request comes from, behind the proxies that are trusted
+	Address func(*http.Request) string // remote address of a request, behind trusted proxies
 }
 
-// A Recorder writes the audit that the configuration wants.
+// A Recorder writes the audit log of the current configuration.
 type Recorder struct {
 	o         Options
-	log       atomic.Pointer[Log] // nil: none is kept
+	log       atomic.Pointer[Log] // nil: no audit
 	unwritten atomic.Uint64
 }
 
-// New makes a recorder that keeps nothing.
+// New makes a Recorder without an audit log; Use sets one.
 func New(o Options) *Recorder { return &Recorder{o: o} }
 
-// Log is the audit of a configuration. A nil log takes nothing.
+// Log is the audit log of one configuration. A nil Log records nothing.
 type Log struct {
 	*audit.Log
 	cfg config.Audit
 }
 
-// Log is the one that there is now, nil when none is kept.
+// Log is the current audit log; nil for none.
 func (r *Recorder) Log() *Log { return r.log.Load() }
 
-// Strict reports whether calls wait for their lines.
+// Strict reports whether calls wait until their events are on disk.
 func (l *Log) Strict() bool { return l != nil && l.cfg.Mode == "strict" }
 
-// Responses reports whether lines have the results of calls.
+// Responses reports whether events contain the results of calls.
 func (l *Log) Responses() bool { return l != nil && l.cfg.IncludeResponseData }
 
-// wants reports whether lines of a type are written.
+// wants reports whether events of a type are recorded.
 func (l *Log) wants(kind string) bool { return l != nil && l.Log.Wants(kind) }
 
 const (
-	// MaxName bounds a name in a line, in bytes.
+	// MaxName bounds a name in an event, in bytes.
 	MaxName = 256
-	// commitWithin is how long a call waits for its line to be on disk.
+	// commitWithin is how long a call waits for its event to be on disk.
 	commitWithin = 10 * time.Second
 )
 
-// Open makes what a configuration wants, or keeps the log there is.
+// Open opens the audit log of a configuration, or returns the current one if nothing has changed.
 func (r *Recorder) Open(cfg *config.Config) (*Log, error) {
 	a, old := cfg.Audit, r.log.Load()
 	if !a.Enabled {
@@ -90,21 +89,21 @@ func (r *Recorder) Open(cfg *config.Config) (*Log, error) {
 	return &Log{l, a}, nil
 }
 
-// Use makes l the log. What was queued in the one before is written.
+// Use makes l the current log, after the events queued in the previous one are written.
 func (r *Recorder) Use(l *Log) {
 	if old := r.log.Swap(l); old != nil && old != l {
 		r.close(old)
 	}
 }
 
-// Discard closes a log that was opened for a configuration that is not to be.
+// Discard closes a log of a configuration that was not applied.
 func (r *Recorder) Discard(l *Log) {
 	if l != r.log.Load() {
 		r.close(l)
 	}
 }
 
-// Close writes what is queued.
+// Close writes the queued events.
 func (r *Recorder) Close() { r.close(r.log.Load()) }
 
 func (r *Recorder) close(l *Log) {
@@ -116,15 +115,14 @@ func (r *Recorder) close(l *Log) {
 	}
 }
 
-// Reopen makes the audit go on in the file that has the configured name by now: whoever
-// rotates files moved the one before away.
+// Reopen reopens the audit file under its configured name, after log rotation has renamed the previous one.
 func (r *Recorder) Reopen() {
 	if l := r.log.Load(); l != nil {
 		l.Reopen()
 	}
 }
 
-// write queues an event in the log that there is now. One that was replaced meanwhile takes none.
+// write queues an event in the current log. A log that was replaced meanwhile refuses it.
 func (r *Recorder) write(e *audit.Event) {
 	e.Extra.Server = r.o.Server
 	for l := r.log.Load(); l != nil; l = r.log.Load() {
@@ -134,8 +132,8 @@ func (r *Recorder) write(e *audit.Event) {
 	}
 }
 
-// Put queues an event. Where the audit is strict it has it on disk, and the error says that
-// nothing may be done or answered without.
+// Put queues an event. If the audit is strict, it waits until the event is on disk; after an error nothing may be done
+// or answered.
 func (r *Recorder) Put(ctx context.Context, e *audit.Event) error {
 	if r.log.Load().Strict() {
 		return r.commit(ctx, e)
@@ -154,7 +152,7 @@ func (r *Recorder) commit(ctx context.Context, e *audit.Event) error {
 			continue
 		}
 		if err != nil {
-			r.o.Log.Error("audit not written, and nothing is done without (audit.mode: strict)", "err", err)
+			r.o.Log.Error("the audit log cannot be written, and calls are refused without it (audit.mode: strict)", "err", err)
 			return errUnwritten
 		}
 		return nil
@@ -162,16 +160,16 @@ func (r *Recorder) commit(ctx context.Context, e *audit.Event) error {
 	return nil
 }
 
-// errUnwritten has its HTTP status for clients of every revision.
+// errUnwritten is a refusal with HTTP status 503 for clients of every revision.
 var errUnwritten = &edge.Refusal{
-	Err:    wire.Errorf(wire.Busy, "the audit log cannot be written, and nothing is done without (audit.mode: strict); try again in a moment"),
+	Err:    wire.Errorf(wire.Busy, "the audit log cannot be written, and calls are refused without it (audit.mode: strict); try again in a moment"),
 	Status: http.StatusServiceUnavailable,
 }
 
-// Unwritten counts the lines that could not be written.
+// Unwritten is the number of events that could not be written.
 func (r *Recorder) Unwritten() uint64 { return r.unwritten.Load() }
 
-// Refused writes the line of a request that the edge refused.
+// Refused records a request that the edge refused.
 func (r *Recorder) Refused(req *http.Request, status int, reason string) {
 	if !r.log.Load().wants(audit.HTTPRequest) {
 		return
@@ -182,7 +180,7 @@ func (r *Recorder) Refused(req *http.Request, status int, reason string) {
 	}
 	e.Source = r.source(req)
 	e.Target.Endpoint, e.Target.Method = req.URL.Path, req.Method
-	if req.URL.Path != "/mcp" { // anything may be asked for
+	if req.URL.Path != "/mcp" { // the path is the client's text
 		e.Target.Endpoint = clip.Bytes(r.o.Secrets.Text(req.URL.Path), MaxName)
 	}
 	e.Target.Method = clip.Bytes(e.Target.Method, 32)
@@ -193,7 +191,7 @@ func (r *Recorder) Refused(req *http.Request, status int, reason string) {
 	r.write(e)
 }
 
-// Applied writes the line of a configuration that is in force.
+// Applied records that a configuration was applied.
 func (r *Recorder) Applied(cfg *config.Config) {
 	if r.log.Load() == nil {
 		return
@@ -202,15 +200,15 @@ func (r *Recorder) Applied(cfg *config.Config) {
 	for _, b := range cfg.Backends {
 		names = append(names, b.Name)
 	}
-	list, _ := json.Marshal(names) // texts
+	list, _ := json.Marshal(names) // cannot fail: strings
 	r.write(&audit.Event{
 		Type: audit.ConfigApplied, Outcome: audit.Success, Source: audit.Source{Type: "local", Value: "configuration"},
 		Target: audit.Target{Type: "configuration", Name: cfg.Name}, Data: jsonscan.Set(nil, "backends", list),
 	})
 }
 
-// Unpinned writes the line of a definition, or of instructions, that are not as they are pinned.
-func (r *Recorder) Unpinned(v *catalog.Violation) {
+// Unpinned records a definition, or instructions, that differ from their pin.
+func (r *Recorder) Unpinned(v *pins.Violation) {
 	if r.log.Load() == nil {
 		return
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/vmcp-dev/vmcp/proxy/outcome"
 )
 
-// types are the types of lines by method.
+// types are the event types by method.
 var types = map[string]string{
 	wire.ToolsCall: audit.ToolCall, wire.ResourcesRead: audit.ResourceRead, wire.PromptsGet: audit.PromptGet,
 	wire.ToolsList: audit.ToolsList, wire.ResourcesList: audit.ResourcesList, wire.TemplatesList: audit.ResourcesList,
@@ -18,7 +18,7 @@ var types = map[string]string{
 	wire.Initialized: audit.Notification, wire.Cancelled: audit.Notification, wire.Progress: audit.Notification, wire.RootsChanged: audit.Notification,
 }
 
-// Type is the type of the lines about a method.
+// Type is the event type for a method.
 func Type(method string) string {
 	if t := types[method]; t != "" {
 		return t
@@ -29,7 +29,7 @@ func Type(method string) string {
 	return audit.Request
 }
 
-// Kind is what a call of that method calls.
+// Kind is the type of the target of a call by that method.
 func Kind(method string) string {
 	switch method {
 	case wire.ToolsCall:
@@ -44,7 +44,7 @@ func Kind(method string) string {
 	return ""
 }
 
-// Outcome is an outcome in the words of the audit.
+// Outcome is an outcome in the vocabulary of the audit.
 func Outcome(o outcome.Outcome, err error) string {
 	switch o {
 	case outcome.OK, outcome.Suspended:
@@ -63,7 +63,7 @@ func Outcome(o outcome.Outcome, err error) string {
 	return audit.Failure
 }
 
-// Reason tells outcomes apart that the audit has one word for.
+// Reason distinguishes outcomes for which the audit has the same word.
 func Reason(o outcome.Outcome) string {
 	switch o {
 	case outcome.Suspended, outcome.Timeout, outcome.Cancelled, outcome.Limit:

@@ -1,6 +1,6 @@
-// Package recording keeps runs of scripted tools as cases: a recorder goes with the context of a run, whoever performs
-// its effects fills it, and when the run is over a case is made of it, without secrets. A server writes it into a
-// folder behind the run's back.
+// Package recording records runs of scripted tools as cases. A cases.Recorder is in the context of a run, package host
+// adds the run's effects to it, and at the end of the run a case is made of it, without secrets. The case is written to
+// a folder after the run has been answered.
 package recording
 
 import (
@@ -22,17 +22,18 @@ import (
 	"github.com/vmcp-dev/vmcp/script"
 )
 
-// Options say where cases go besides the folder of a configuration.
+// Options say where cases go in addition to the folder of a configuration.
 type Options struct {
 	Log     *slog.Logger
 	Secrets *secret.Redactor
-	// Recorded gets every case, before the run is answered; nil: only what the configuration wants is recorded.
+	// Recorded is called with every case, before the run is answered; nil: only what the configuration says is
+	// recorded.
 	Recorded func(*cases.Case, error)
-	// Full leaves secrets in what is recorded, but for those of the configuration.
+	// Full keeps secrets in recordings, except those of the configuration.
 	Full bool
 }
 
-// Recorder records runs, over all their parts in this process.
+// Recorder records runs, each over all its parts in this process.
 type Recorder struct {
 	o   Options
 	now atomic.Pointer[Target]
@@ -41,16 +42,16 @@ type Recorder struct {
 	all map[string]*cases.Recorder // by run; guarded by mu
 }
 
-// New makes a recorder that has no folder yet.
+// New makes a Recorder without a folder; Use sets one.
 func New(o Options) *Recorder { return &Recorder{o: o} }
 
-// Target is where runs are recorded, as a configuration says.
+// Target is the recording folder of a configuration.
 type Target struct {
 	config config.Recording
-	folder *cases.Folder // nil: nowhere
+	folder *cases.Folder // nil: none
 }
 
-// Open is the target that a configuration wants; the present one where nothing changes.
+// Open opens the target of a configuration, or returns the current one if nothing has changed.
 func (r *Recorder) Open(c config.Recording) (*Target, error) {
 	if now := r.now.Load(); now != nil && reflect.DeepEqual(now.config, c) {
 		return now, nil
@@ -66,14 +67,14 @@ func (r *Recorder) Open(c config.Recording) (*Target, error) {
 	return t, nil
 }
 
-// Discard gives up a target that Open has made and nobody uses.
+// Discard closes a target of a configuration that was not applied.
 func (r *Recorder) Discard(t *Target) {
 	if t != r.now.Load() {
 		t.close()
 	}
 }
 
-// Use records into t from now on. What was recorded up to now is still written, by the function that it returns.
+// Use makes t the current target. finish writes what was recorded for the previous one, and closes it.
 func (r *Recorder) Use(t *Target) (finish func()) {
 	if old := r.now.Swap(t); old != t {
 		return old.close
@@ -81,7 +82,7 @@ func (r *Recorder) Use(t *Target) (finish func()) {
 	return func() {}
 }
 
-// Close ends the recording, when everything is written.
+// Close writes what is queued, and closes the target.
 func (r *Recorder) Close() { r.now.Load().close() }
 
 func (t *Target) close() {
@@ -90,10 +91,10 @@ func (t *Target) close() {
 	}
 }
 
-// wanted reports whether a run is to be recorded that may still end in any way.
+// wanted reports whether runs are recorded regardless of how they end.
 func (t *Target) wanted() bool { return t != nil && t.folder != nil }
 
-// Begin begins to record a run, or goes on with one that another request began.
+// Begin begins to record a run, or continues to, if another request began it.
 func (r *Recorder) Begin(ctx context.Context, run string) context.Context {
 	if r.o.Recorded == nil && !r.now.Load().wanted() {
 		return ctx
@@ -104,7 +105,7 @@ func (r *Recorder) Begin(ctx context.Context, run string) context.Context {
 // most bounds the runs that are recorded at one time.
 const most = 1000
 
-// of is what records a run; fresh if nothing does yet.
+// of is the recorder of a run; fresh if there is none yet.
 func (r *Recorder) of(run string, fresh *cases.Recorder) *cases.Recorder {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -131,20 +132,20 @@ func (r *Recorder) forget(run string) {
 	delete(r.all, run)
 }
 
-// Run is one that has ended, or a part of it has.
+// Run is a run, or a part of one, that has ended.
 type Run struct {
 	ID, Tool string
 	Program  *script.Program
 	Args     json.RawMessage
 	Result   *script.Result
 	Err      error
-	// Skip says that it was not the script that ended it: there is no case of it.
+	// Skip means that something other than the script ended it: it becomes no case.
 	Skip bool
-	// Schemas are those of a tool that the run can call, or of its own.
+	// Schemas returns the schemas of a tool that the run can call, or of the run's own tool.
 	Schemas func(tool string) (input, output json.RawMessage)
 }
 
-// End makes a case of a run that is over. ctx is of Begin.
+// End makes a case of a run that has ended. ctx is that of Begin.
 func (r *Recorder) End(ctx context.Context, run Run) {
 	recorder := trace.Whole(ctx)
 	if recorder == nil {
@@ -176,7 +177,7 @@ func (r *Recorder) End(ctx context.Context, run Run) {
 	}
 	if !t.folder.Put(cases.Pending{Tool: run.Tool, Make: finish}) {
 		recorder.Close()
-		r.o.Log.Warn("a call was not recorded: too many are written at the moment", "tool", run.Tool)
+		r.o.Log.Warn("a call was not recorded: too many recordings are being written", "tool", run.Tool)
 	}
 }
 

@@ -13,17 +13,17 @@ import (
 )
 
 const (
-	// askTime is how long another replica may take to say how it is.
+	// askTime is how long another replica may take to return its status.
 	askTime = 5 * time.Second
-	// askSide is how many are asked side by side, and maxStatus how long the answer of one may be, in bytes.
+	// askSide is the number of replicas that are asked concurrently, and maxStatus the size limit of a status in bytes.
 	askSide   = 16
 	maxStatus = 8 << 20
-	// statusPath is what is asked for; whoever signs with the keys of the cluster is answered.
+	// statusPath is the path of the status; every signed request gets it.
 	statusPath = "/peer/status"
 )
 
-// AskAll asks every replica but this one how it is. answered is called for each, one at a time: with what Options.Status
-// has there, or with why it has not answered.
+// AskAll requests the status of every other replica. answered is called for each, one at a time, with what
+// Options.Status returned there, or with an error.
 func (t *Set) AskAll(ctx context.Context, answered func(id, address string, text []byte, err error)) {
 	var wait sync.WaitGroup
 	var mu sync.Mutex
@@ -44,7 +44,7 @@ func (t *Set) AskAll(ctx context.Context, answered func(id, address string, text
 	wait.Wait()
 }
 
-// ask asks one replica.
+// ask requests the status of one replica.
 func (t *Set) ask(ctx context.Context, id string) (text []byte, err error) {
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
@@ -53,7 +53,7 @@ func (t *Set) ask(ctx context.Context, id string) (text []byte, err error) {
 			if gone != http.ErrAbortHandler {
 				panic(gone)
 			}
-			err = fmt.Errorf("replica %s: its answer broke off", id)
+			err = fmt.Errorf("replica %s: its response broke off", id)
 		}
 	}()
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://replica"+statusPath, nil)
@@ -70,14 +70,14 @@ func (t *Set) ask(ctx context.Context, id string) (text []byte, err error) {
 	return w.text.Bytes(), nil
 }
 
-// reply is the answer of a replica, in memory.
+// reply is an http.ResponseWriter that keeps the response of a replica in memory.
 type reply struct {
 	header http.Header
 	status int
 	text   bytes.Buffer
 }
 
-var errLong = errors.New("the answer of a replica is too long")
+var errLong = errors.New("the status of a replica is too long")
 
 func (r *reply) Header() http.Header { return r.header }
 

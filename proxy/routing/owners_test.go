@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// TestOwnersAreBounded: who has adopted sessions is known of so many and no more.
+// TestOwnersAreBounded: the cached owners of adopted sessions are bounded.
 func TestOwnersAreBounded(t *testing.T) {
 	s := &Set{owners: map[string]string{}}
 	for i := range maxOwners + 10 {

@@ -1,18 +1,18 @@
-// Package routing finds the replica that has what a request is about: a session, or a call that waits. It passes the
-// request on while that replica lives, and adopts its sessions when it is gone.
+// Package routing finds the replica that has the session or the suspended call of a request. It forwards the request
+// while that replica is alive, and adopts its sessions when it is gone.
 //
-// A session is in the memory of one replica, its owner: the one that its sealed id names, unless the session has a row in
-// the table of sessions that names another one. A row is written for what cannot be in the id (log level, subscriptions,
-// sessions with backends), by whoever adopts the session, and when its client deletes it.
+// A session is in the memory of one replica, its owner: the one that its sealed id names, unless the session has a row
+// in the table of sessions that names another one. A row is written for what is not in the id (log level,
+// subscriptions, backend sessions), by a replica that adopts the session, and when its client deletes it.
 //
-//	in memory                              serve                                        no store is asked
-//	the id's owner lives                   pass on; it says (421) when it is not its    no store is asked
-//	                                       own any more: read the row
-//	the id's owner is gone, or it is me    read the row: deleted → 404; its owner lives
-//	                                       → pass on; gone → adopt
+//	in memory                              serve                                        the store is not read
+//	the id's owner is alive                forward; it answers 421 if it is no          the store is not read
+//	                                       longer the owner: read the row
+//	the id's owner is gone, or this one    read the row: deleted → 404; its owner alive
+//	                                       → forward; gone → adopt
 //
-// Of several that adopt one wins, and the others pass on to it. A request that another replica has passed on is never
-// passed on again.
+// Of several replicas that adopt a session one wins, and the others forward to it. A forwarded request is never
+// forwarded again.
 package routing
 
 import (
@@ -33,75 +33,76 @@ import (
 	"github.com/vmcp-dev/vmcp/proxy/edge/ids"
 )
 
-// ErrLost says that a session cannot be taken over: something of it is gone with its replica.
-var ErrLost = errors.New("it cannot be taken over")
+// ErrLost says that a session cannot be adopted, since a part of its state was lost with its replica.
+var ErrLost = errors.New("the session cannot be adopted")
 
-// Options are what a Set takes from its surroundings. All are needed.
+// Options configure a Set. All are required.
 type Options struct {
 	Members *cluster.Members
 	Edge    *edge.Server
 	Log     *slog.Logger
-	// Kept is where what is kept of a session is.
+	// Kept returns the Kept of a session.
 	Kept func(*edge.Session) *Kept
-	// Restore renews what an adopted session had. ErrLost ends it.
+	// Restore restores the state of an adopted session. ErrLost ends the session.
 	Restore func(ctx context.Context, s *edge.Session, state cluster.State) error
-	// Holder is the replica that has the call which waits for a request; "" for none.
+	// Holder is the replica that has the suspended call of a request; "" for none.
 	Holder func(edge.Request) string
-	// Status is how this replica is, as JSON without secrets.
+	// Status is the status of this replica, as JSON without secrets.
 	Status func() []byte
-	// Adopted is called for every session that was.
+	// Adopted is called for every adopted session.
 	Adopted func()
-	// Life ends with the process; Spawn runs what is waited for then.
+	// Life is cancelled at the end of the process; Spawn runs a goroutine that the end waits for.
 	Life  context.Context
 	Spawn func(func()) bool
 }
 
-// A Set is what is elsewhere. It is safe for concurrent use.
+// A Set is the access to the other replicas. It is safe for concurrent use.
 type Set struct {
-	o       Options
-	self    string
-	leaving atomic.Bool // Leave was called
-	peers   *peers.Peers
-	locks   locks
-	dirty   dirty
-	ended   ended
+	o         Options
+	self      string
+	leaving   atomic.Bool // Leave was called
+	peers     *peers.Peers
+	locks     locks
+	dirty     dirty
+	ended     ended
+	unreached unreached
 
 	mu     sync.Mutex
-	owners map[string]string // of sessions whose id names another one, guarded by mu
+	owners map[string]string // adopted sessions, by id; guarded by mu
 }
 
-// maxOwners bounds the sessions of which it is known who has adopted them.
+// maxOwners bounds the cached owners of adopted sessions.
 const maxOwners = 10_000
 
-// New makes a Set, whose peers are made of p; Edge is to be told of it.
+// New makes a Set, with peers from the options p. The caller passes it to Edge.Join.
 func New(o Options, p peers.Options) *Set {
 	t := &Set{o: o, self: o.Members.Self(), owners: map[string]string{}}
 	p.Ring, p.Space, p.Self, p.Address, p.Refresh = o.Members.Ring(), o.Members.Schema(), t.self, o.Members.Address, o.Members.Refresh
-	p.Serve, p.MaxBody, p.Log = t.serve, o.Edge.MaxBody, o.Log
+	p.Serve, p.MaxBody, p.Log, p.Now = t.serve, o.Edge.MaxBody, o.Log, o.Members.Now
 	t.peers = peers.New(p)
 	o.Members.OnAdoption(t.news)
 	o.Spawn(t.saveLater)
 	return t
 }
 
-// Peers are the other replicas.
+// Peers forwards requests to the other replicas, and receives theirs.
 func (t *Set) Peers() *peers.Peers { return t.peers }
 
 // Awake is called before a session of this process is used.
 func (t *Set) Awake(ctx context.Context) { t.peers.Awake(ctx) }
 
-// serve serves a request that another replica has passed on.
+// serve serves a request that another replica has forwarded.
 func (t *Set) serve(w http.ResponseWriter, r *http.Request, p peers.Passage) {
 	if p.Kind == peers.Status {
 		w.Header().Set("Content-Type", "application/json")
-		_, _ = w.Write(t.o.Status()) // whoever asked may be gone
+		_, _ = w.Write(t.o.Status()) // the replica may have disconnected
 		return
 	}
 	if t.leaving.Load() && p.Kind != peers.Live {
 		peers.Moved(w)
 		return
 	}
-	who, err := auth.Kept(p.Principal)
+	who, err := auth.Decode(p.Principal)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
@@ -109,9 +110,9 @@ func (t *Set) serve(w http.ResponseWriter, r *http.Request, p peers.Passage) {
 	t.o.Edge.ServePassed(w, r, who)
 }
 
-var errBusy = wire.Errorf(wire.Busy, "whose session this is cannot be found out now; try again in a moment")
+var errBusy = wire.Errorf(wire.Busy, "the replica that owns the session cannot be determined now; try again in a moment")
 
-// Route finds the session of a request that is not here.
+// Route finds the session of a request that is not in memory, or forwards the request. It implements edge.Elsewhere.
 func (t *Set) Route(w http.ResponseWriter, r *http.Request, body []byte, said *ids.Session) (*edge.Session, error) {
 	if edge.WasPassed(r.Context()) {
 		return t.passed(w, r, said)
@@ -135,9 +136,10 @@ func (t *Set) Route(w http.ResponseWriter, r *http.Request, body []byte, said *i
 			return nil, nil
 		case errors.Is(err, peers.ErrMoved) && try == 0:
 			t.forget(said.ID)
-		case errors.Is(err, peers.ErrMoved): // though its row says so: it gives its sessions away
+		case errors.Is(err, peers.ErrMoved): // although the row names it: the replica is leaving
 			gone = at.Owner
 		case errors.Is(err, peers.ErrGone):
+			t.logUnreached(at.Owner, err)
 			t.forget(said.ID)
 			gone = at.Owner
 		default:
@@ -147,13 +149,14 @@ func (t *Set) Route(w http.ResponseWriter, r *http.Request, body []byte, said *i
 	return nil, errBusy
 }
 
-// tries is how often it is looked whose a session is, while replicas come and go.
+// tries bounds the attempts to find the owner of a session, while replicas join and leave.
 const tries = 4
 
-// broken ends a request that may have been begun elsewhere: its client sees the connection break off, and decides itself.
+// broken ends a request that another replica may have started: the client's connection breaks, and the client decides
+// whether to repeat it.
 func (t *Set) broken(r *http.Request, err error) error {
 	if r.Context().Err() == nil {
-		t.o.Log.Warn("a request was not passed on", "err", err)
+		t.o.Log.Warn("a request could not be forwarded", "err", err)
 	}
 	if errors.Is(err, peers.ErrRefused) {
 		return errBusy
@@ -168,20 +171,20 @@ func kindOf(r *http.Request) string {
 	return peers.Session
 }
 
-// pass passes a request on, with who it comes from.
+// pass forwards a request, with its principal.
 func (t *Set) pass(w http.ResponseWriter, r *http.Request, p peers.Passage) error {
-	p.Principal, p.Client = edge.PrincipalOf(r.Context()).Keep(), r.RemoteAddr
+	p.Principal, p.Client = edge.PrincipalOf(r.Context()).Encode(), r.RemoteAddr
 	return t.peers.Forward(w, r, p)
 }
 
-// place is where a session is: its row as far as there is one.
+// place is where a session is: the owner, and the row if it was read.
 type place struct {
 	cluster.Row
-	here bool // or is to be: Owner is the replica before
+	here bool // to be adopted by this replica, from Owner
 }
 
-// find says where a session is that is not in memory. again has the row read in any case; gone is a replica that is not there,
-// whatever the table of replicas says.
+// find finds the owner of a session that is not in memory. again: the row is read in any case; gone is a replica that
+// does not answer, whatever the table of replicas says.
 func (t *Set) find(ctx context.Context, said *ids.Session, again bool, gone string) (place, error) {
 	if !again {
 		for _, owner := range []string{t.ownerOf(said.ID), said.Owner} {
@@ -195,7 +198,7 @@ func (t *Set) find(ctx context.Context, said *ids.Session, again bool, gone stri
 	case err != nil:
 		return place{}, err
 	case !ok && said.Owner == t.self:
-		return place{}, edge.ErrNoSession // it was here, and is over
+		return place{}, edge.ErrNoSession // it was here, and has ended
 	case !ok:
 		row.Owner = said.Owner
 	}
@@ -208,12 +211,12 @@ func (t *Set) find(ctx context.Context, said *ids.Session, again bool, gone stri
 	return place{Row: row, here: true}, nil
 }
 
-// hasCome reports whether a replica has come that is not known yet: its sessions are not to be adopted.
+// hasCome reports whether a replica has joined that was not known yet: its sessions must not be adopted.
 func (t *Set) hasCome(ctx context.Context, id string) bool {
 	return id != t.self && t.o.Members.Refresh(ctx) == nil && t.lives(id, "")
 }
 
-// row reads the row of a session. One that has ended here, or is over, has none of those that are of use.
+// row reads the row of a session. For one that has ended the error is edge.ErrNoSession.
 func (t *Set) row(ctx context.Context, said *ids.Session) (row cluster.Row, ok bool, err error) {
 	if t.hasEnded(said.ID) {
 		return row, false, edge.ErrNoSession
@@ -223,7 +226,7 @@ func (t *Set) row(ctx context.Context, said *ids.Session) (row cluster.Row, ok b
 	case errors.Is(err, cluster.ErrUnavailable):
 		return row, false, errBusy
 	case err != nil:
-		t.o.Log.Warn("the row of a session cannot be read", "session", said.ID[:6], "err", err)
+		t.o.Log.Warn("the stored state of a session cannot be read", "session", said.ID[:6], "err", err)
 		return row, false, edge.ErrNoSession
 	case ok && (row.Deleted || row.Owner == t.self && row.Epoch == 0):
 		return row, false, edge.ErrNoSession
@@ -231,7 +234,7 @@ func (t *Set) row(ctx context.Context, said *ids.Session) (row cluster.Row, ok b
 	return row, ok, nil
 }
 
-// lives reports whether a replica is another one that is there.
+// lives reports whether id is another replica, and alive.
 func (t *Set) lives(id, gone string) bool {
 	if id == "" || id == t.self || id == gone {
 		return false
@@ -240,7 +243,7 @@ func (t *Set) lives(id, gone string) bool {
 	return ok
 }
 
-// passed finds a session for a request that was passed on, and says so where it is another replica's.
+// passed finds the session of a forwarded request, or answers 421 if another replica owns it.
 func (t *Set) passed(w http.ResponseWriter, r *http.Request, said *ids.Session) (*edge.Session, error) {
 	row, ok, err := t.row(r.Context(), said)
 	switch {
@@ -255,13 +258,13 @@ func (t *Set) passed(w http.ResponseWriter, r *http.Request, said *ids.Session) 
 	return nil, nil
 }
 
-// errTaken says that another replica was quicker.
+// errTaken says that another replica has adopted the session first.
 var errTaken = errors.New("another replica has adopted the session")
 
-// adopt makes a session this replica's.
+// adopt makes this replica the owner of a session, and restores it.
 func (t *Set) adopt(r *http.Request, said *ids.Session, at place) (*edge.Session, error) {
 	ctx := r.Context()
-	if said.Expired(time.Now()) {
+	if said.Expired(t.o.Members.Now()) {
 		return nil, edge.ErrNoSession
 	}
 	unlock, err := t.locks.lock(ctx, said.ID)
@@ -274,7 +277,7 @@ func (t *Set) adopt(r *http.Request, said *ids.Session, at place) (*edge.Session
 	}
 	row, from := at.Row, at.Owner
 	if from != t.self {
-		row, err = t.o.Members.Adopt(ctx, said.ID, from, lifeOf(said))
+		row, err = t.o.Members.Adopt(ctx, said.ID, from, t.lifeOf(said))
 	}
 	switch {
 	case errors.Is(err, cluster.ErrDeleted):
@@ -307,30 +310,33 @@ func (t *Set) adopt(r *http.Request, said *ids.Session, at place) (*edge.Session
 	return s, nil
 }
 
-// end ends a session that cannot be taken over: its client begins a new one and knows that its state is gone.
+// end ends a session that cannot be adopted: its client begins a new one, and knows that its state is lost.
 func (t *Set) end(ctx context.Context, said *ids.Session, why error) error {
 	t.o.Log.Warn("session ended: its replica is gone", "session", said.ID[:6], "err", why)
-	t.noteEnd(ctx, said.ID, lifeOf(said))
+	t.noteEnd(ctx, said.ID, t.lifeOf(said))
 	return edge.ErrNoSession
 }
 
-// untilOf is how long the text of a session is good, and so is what is known of it.
+// untilOf is the expiry of a session's id, and of its row.
 func untilOf(said *ids.Session) time.Time { return said.Issued.Add(ids.Life + 2*ids.Skew) }
 
-func lifeOf(said *ids.Session) time.Duration { return max(time.Until(untilOf(said)), ids.Skew) }
+func (t *Set) lifeOf(said *ids.Session) time.Duration { return max(t.until(untilOf(said)), ids.Skew) }
 
-// news is called when a session has another owner, or is over.
+// until is the time until then, by the clock that all replicas share.
+func (t *Set) until(then time.Time) time.Duration { return then.Sub(t.o.Members.Now()) }
+
+// news is called when another replica has adopted or ended a session.
 func (t *Set) news(a cluster.Adoption) {
-	t.remember(a.Session, a.Owner) // whose replica is the one before need not be found silent here, too
+	t.remember(a.Session, a.Owner) // so that requests here do not try its previous owner first
 	s := t.o.Edge.Session(a.Session)
 	if s == nil || t.o.Kept(s).epochNow() >= a.Epoch {
 		return
 	}
-	t.o.Log.Info("session goes on at another replica", "session", a.Session[:6], "owner", a.Owner, "deleted", a.Deleted)
+	t.o.Log.Info("session continues at another replica", "session", a.Session[:6], "owner", a.Owner, "deleted", a.Deleted)
 	t.o.Edge.Lose(s)
 }
 
-// Holds passes a request on that brings the state of a call which waits elsewhere.
+// Holds forwards a request that resumes a call suspended at another replica. It implements edge.Elsewhere.
 func (t *Set) Holds(w http.ResponseWriter, r *http.Request, body []byte, asked edge.Request) (bool, error) {
 	holder := t.o.Holder(asked)
 	if holder == "" || holder == t.self {
@@ -343,25 +349,25 @@ func (t *Set) Holds(w http.ResponseWriter, r *http.Request, body []byte, asked e
 	case r.Context().Err() != nil:
 		panic(http.ErrAbortHandler)
 	}
-	t.o.Log.Warn("a call that waited for its client is lost", "err", err)
+	t.o.Log.Warn("a suspended call was lost with its replica", "err", err)
 	lost := wire.Errorf(wire.InternalError, "the call was lost with its replica")
 	lost.Data = new(jsonscan.Object).Text("reason", "replica lost").Text("replica", holder).JSON()
 	return true, lost
 }
 
-// ownerOf is who has adopted a session, as far as it is remembered.
+// ownerOf is the replica that has adopted a session, if that is cached.
 func (t *Set) ownerOf(id string) string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.owners[id]
 }
 
-// remember notes who has adopted a session, so that its row is not read for every request.
+// remember caches the replica that has adopted a session, so that its row is not read for every request.
 func (t *Set) remember(id, owner string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if len(t.owners) >= maxOwners {
-		clear(t.owners) // they are read again
+		clear(t.owners) // they are read from the rows again
 	}
 	t.owners[id] = owner
 }
@@ -372,15 +378,15 @@ func (t *Set) forget(id string) {
 	delete(t.owners, id)
 }
 
-// Leave gives the sessions of this replica away: the others adopt them from now on. What runs goes on.
+// Leave takes this replica out of the cluster: others adopt its sessions from now on. Requests in progress continue.
 func (t *Set) Leave() {
 	if !t.leaving.Swap(true) {
 		t.o.Members.Leave()
 	}
 }
 
-// Shutdown lets no more requests of other replicas in, and waits until those that run have ended, or ctx has.
+// Shutdown stops accepting requests of other replicas, and waits until those in progress have ended, or ctx has.
 func (t *Set) Shutdown(ctx context.Context) error { return t.peers.Shutdown(ctx) }
 
-// Close ends what is under way to other replicas and from them.
+// Close cancels requests to and from other replicas.
 func (t *Set) Close() { t.peers.Close() }

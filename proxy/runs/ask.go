@@ -19,38 +19,38 @@ import (
 	"github.com/vmcp-dev/vmcp/script"
 )
 
-// What a backend asks in the middle of a call is a question of the run, stored and answered like one that its script asks.
-// Its key is KEY/LEG/NAME: the key of the call, how often the backend had asked in this call before, and what the backend
-// calls the question.
+// A request that a backend makes during a call (elicitation, sampling, roots) becomes a question of the run, stored and
+// answered like one that its script asks. Its key is KEY/LEG/NAME: the key of the call, how often the backend has asked
+// in this call before, and the backend's name of the question.
 //
-//	a stateless backend ends its answer with the questions   the call is held, and the run waits for their answers
-//	one with sessions waits for them                         Ask: so does the call, and the run is running meanwhile
+//	a stateless backend returns input_required               the call is suspended, and the run waits for the answers
+//	one with sessions sends a request and waits              Ask: the call waits, and the run is running meanwhile
 //
-// A call that is made again after the process has died is asked again. Where the backend then asks the same, the answer
-// that has come is given once more; where it asks something else, it is another question: KEY/LEG.1/NAME.
+// A call that is made again after the process has died asks again. If the backend asks the same, it gets the stored
+// answer; if it asks something else, that is another question: KEY/LEG.1/NAME.
 
 const (
 	maxQuestions     = 1000    // questions of backends in one run
-	maxQuestionBytes = 8 << 20 // of them, with their answers
+	maxQuestionBytes = 8 << 20 // their size together, with the answers
 )
 
-// questions are those of a run, as far as this part knows them.
+// questions are the questions of a run, as far as this part knows them.
 type questions struct {
 	mu     sync.Mutex
 	all    map[string]store.Question // by key; guarded by mu, like all below
 	bytes  int                       //
-	open   []*open                   // that calls wait for
-	opened chan struct{}             // closed at the next one
+	open   []*open                   // calls wait for their answers
+	opened chan struct{}             // closed when there is one more in open
 }
 
-// open is a question that a call waits for.
+// open is a question for whose answer a call waits.
 type open struct {
 	script.Question
 	refused chan error // the client has answered with an error
 }
 
-// Question is a question of a backend as the run asks it. leg is how often the backend has asked in the call already.
-// One that was asked before has the deadline that it had.
+// Question is a backend's request as a question of the run. leg is how often the backend has asked in the call before.
+// A question that was asked before keeps its deadline.
 func (p *Part) Question(call string, leg int, name, method string, params json.RawMessage, wait time.Duration) (script.Question, error) {
 	p.asked.mu.Lock()
 	defer p.asked.mu.Unlock()
@@ -73,7 +73,7 @@ func (p *Part) Question(call string, leg int, name, method string, params json.R
 	}
 }
 
-// add notes a question. mu is held.
+// add adds a question. mu is held.
 func (a *questions) add(q script.Question) error {
 	size := len(q.Key) + len(q.Params)
 	switch {
@@ -87,7 +87,7 @@ func (a *questions) add(q script.Question) error {
 	return nil
 }
 
-// Names that a key has as they are; of others it has a digest.
+// plainName matches names that are used in keys unchanged; others are replaced by a digest.
 var plainName = regexp.MustCompile(`^[A-Za-z0-9_.:-]{1,64}$`)
 
 func plain(name string) string {
@@ -97,7 +97,7 @@ func plain(name string) string {
 	return "~" + Digest([]byte(name))
 }
 
-// Digest names a question that has no name, or none that is fit for one.
+// Digest is a name for a question without a usable one.
 func Digest(parts ...[]byte) string {
 	h := sha256.New()
 	for _, part := range parts {
@@ -107,29 +107,48 @@ func Digest(parts ...[]byte) string {
 	return hex.EncodeToString(h.Sum(nil)[:8])
 }
 
-// Ask waits for the answer to a question of a backend that waits for it, too. It is stored with the run before anybody is
-// asked, and so is the answer before it is returned, wherever it comes from.
+// Ask makes a question of a request of a backend that waits for the response, and waits for the answer. The question is
+// stored with the run before anybody is asked, and the answer before it is returned.
 func (p *Part) Ask(ctx context.Context, q script.Question) (json.RawMessage, error) {
 	if a := p.Answer(q.Key); a != nil {
 		return a, nil
 	}
 	if !q.Deadline.IsZero() {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithDeadlineCause(ctx, q.Deadline, errors.New("nobody has answered in time"))
+		ctx, cancel = context.WithDeadlineCause(ctx, q.Deadline, errors.New("no answer arrived in time"))
 		defer cancel()
 	}
-	if err := p.Keep(ctx, q); err != nil {
-		return nil, storeError(p.ID, errors.Unwrap(err)) // for the backend
+	if err := p.storeAsked(ctx, q); err != nil {
+		return nil, err
 	}
-	l := p.journal.held()
+	l := p.journal.current()
 	o := &open{Question: q, refused: make(chan error, 1)}
 	p.asked.enter(o)
 	defer p.asked.leave(o)
 	return p.answerTo(ctx, l, o)
 }
 
-// Keep stores questions of the run before anybody is asked.
-func (p *Part) Keep(ctx context.Context, asked ...script.Question) error {
+// storeAsked stores a question of a backend. While the store is away it waits, and the backend with it: an error would
+// be an answer to the backend, and could fail the run.
+func (p *Part) storeAsked(ctx context.Context, q script.Question) error {
+	for {
+		err := p.StoreQuestions(ctx, q)
+		switch {
+		case err == nil:
+			return nil
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case !errors.Is(err, store.ErrUnavailable):
+			return storeError(p.ID, errors.Unwrap(err)) // for the backend
+		}
+		if err := wait(ctx, nil, retryAfter); err != nil {
+			return err
+		}
+	}
+}
+
+// StoreQuestions stores questions of the run, before anybody is asked.
+func (p *Part) StoreQuestions(ctx context.Context, asked ...script.Question) error {
 	var all []store.Question
 	for _, q := range asked {
 		all = append(all, store.Question{Key: q.Key, Method: q.Method, Params: q.Params, Deadline: q.Deadline})
@@ -178,7 +197,7 @@ func (p *Part) answerTo(ctx context.Context, l store.Lease, o *open) (json.RawMe
 	}
 }
 
-// lookAtAnswers is how often answers are looked for where the store announces no change.
+// lookAtAnswers is the interval at which answers are read if the store notifies no change.
 const lookAtAnswers = 5 * time.Second
 
 func (a *questions) enter(o *open) {
@@ -207,7 +226,7 @@ func (a *questions) answered(q store.Question) {
 	a.all[q.Key] = q
 }
 
-// Asking returns the questions that calls wait for, and a channel that is closed when there is one more.
+// Asking returns the questions for which calls wait, and a channel that is closed when there is one more.
 func (p *Part) Asking() ([]script.Question, <-chan struct{}) {
 	p.asked.mu.Lock()
 	defer p.asked.mu.Unlock()
@@ -218,22 +237,29 @@ func (p *Part) Asking() ([]script.Question, <-chan struct{}) {
 	return all, p.asked.opened
 }
 
-// Unanswered are those of some open questions that have no answer in the store: one may have come a moment ago.
+// Unanswered returns those of asked that have no answer in the store. A part knows the answers that were stored when it
+// acquired the run, and those that its calls wait for. An answer to a question for which it was suspended may have been
+// stored since, by another process, an operator, or a client that read the run's row; and a part that was stopped has
+// not stored what it was about to ask.
 func (p *Part) Unanswered(ctx context.Context, asked []script.Question) []script.Question {
-	l := p.journal.held()
-	if l == nil {
+	l := p.journal.current()
+	if l == nil || len(asked) == 0 {
 		return asked
 	}
 	all, err := l.Answers(ctx)
 	if err != nil {
-		return asked // they are asked once more
+		return asked // they are asked again
 	}
-	return slices.DeleteFunc(asked, func(q script.Question) bool {
-		return slices.ContainsFunc(all, func(a store.Question) bool { return a.Key == q.Key && a.Answer != nil })
-	})
+	var open []script.Question
+	for _, q := range asked {
+		if slices.ContainsFunc(all, func(a store.Question) bool { return a.Key == q.Key && a.Answer == nil }) {
+			open = append(open, q)
+		}
+	}
+	return open
 }
 
-// Refuse answers an open question with an error of the client, and reports whether there is one.
+// Refuse answers an open question with an error of the client, and reports whether the question is open.
 func (p *Part) Refuse(key string, err error) bool {
 	p.asked.mu.Lock()
 	defer p.asked.mu.Unlock()
@@ -249,7 +275,7 @@ func (p *Part) Refuse(key string, err error) bool {
 	return false
 }
 
-// Known is a question that the run has asked.
+// Known returns a question of the run by its key.
 func (p *Part) Known(key string) (script.Question, bool) {
 	p.asked.mu.Lock()
 	defer p.asked.mu.Unlock()
@@ -257,7 +283,7 @@ func (p *Part) Known(key string) (script.Question, bool) {
 	return script.Question{Key: q.Key, Method: q.Method, Params: q.Params, Deadline: q.Deadline}, ok
 }
 
-// Answer is what somebody has answered to a question; nil while nobody has.
+// Answer is the answer to a question; nil if there is none.
 func (p *Part) Answer(key string) json.RawMessage {
 	p.asked.mu.Lock()
 	defer p.asked.mu.Unlock()

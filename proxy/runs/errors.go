@@ -9,29 +9,29 @@ import (
 	store "github.com/vmcp-dev/vmcp/runs"
 )
 
-// ErrState refuses a requestState, whatever is wrong with it: which it is, is not the
-// business of a sender who has not proven to be the one that it was given to.
-var ErrState = wire.Errorf(wire.InvalidParams, "requestState is not valid for this request: it was changed, used before, has expired, or belongs to other arguments or to somebody else")
+// ErrState refuses a requestState. It does not say what is wrong: a client that did not receive the state must not
+// learn that.
+var ErrState = wire.Errorf(wire.InvalidParams, "requestState is not valid for this request: it was changed, used before, has expired, or belongs to other arguments or to another principal")
 
-// errTakenOver is for a request whose run goes on elsewhere.
-var errTakenOver = errors.New("another process has taken the run over")
+// errTakenOver is the error for a request whose run continues in another process.
+var errTakenOver = errors.New("another process has acquired the run")
 
-// TakenOver reports whether a part has ended because the run goes on elsewhere.
+// TakenOver reports whether a part has ended because another process has acquired the run.
 func TakenOver(err error) bool { return errors.Is(err, errTakenOver) }
 
-// Stopped is what a request gets that cannot come back by itself, for a run that goes on when this
-// process has ended, or for one that ends with the process.
+// Stopped is the error for a request whose process is shutting down and that cannot repeat itself: for a run that is
+// resumed afterwards (outlives), or for one that ends with the process.
 func Stopped(id string, outlives bool) error {
 	if !outlives {
-		return refusal("stopping", "", "the server is about to end, and this run with it")
+		return refusal("stopping", "", "the server is shutting down, and the run ended with it")
 	}
-	return refusal("stopping", id, "the server is about to end; the run goes on: %s", id)
+	return refusal("stopping", id, "the server is shutting down; the run will be resumed: %s", id)
 }
 
-// StoreAway is what a request gets that needs the store while that does not answer.
+// StoreAway is the error for a request that needs the store while that does not answer.
 func StoreAway(text string) error { return refusal("store", "", "%s", text) }
 
-// refusal is an error of JSON-RPC that says in its data why.
+// refusal is a JSON-RPC error with a reason in its data.
 func refusal(reason, run, format string, args ...any) error {
 	err := wire.Errorf(wire.InternalError, format, args...)
 	data := new(jsonscan.Object).Text("reason", reason)
@@ -42,7 +42,7 @@ func refusal(reason, run, format string, args ...any) error {
 	return err
 }
 
-// failed is how a part ends with an error of its store.
+// failed is the outcome of a part that failed by an error of its store.
 func failed(id string, err error, kept bool) Outcome {
 	var limit *store.LimitError
 	run := ""
@@ -58,7 +58,7 @@ func failed(id string, err error, kept bool) Outcome {
 	return Outcome{State: store.Running, Err: storeError(run, err), Kept: kept}
 }
 
-// storeError is what a request gets for an error of the store.
+// storeError converts an error of the store to one for a request.
 func storeError(run string, err error) error {
 	var limit *store.LimitError
 	switch {
@@ -75,7 +75,7 @@ func storeError(run string, err error) error {
 	case errors.As(err, &limit):
 		return wire.Errorf(wire.InternalError, "%v", limit)
 	case errors.Is(err, store.ErrTaken):
-		return refusal("taken over", run, "another process has taken the run over; send the request again")
+		return refusal("taken over", run, "another process has acquired the run; send the request again")
 	}
 	return refusal("store", run, "the store of runs does not answer; send the request again later")
 }

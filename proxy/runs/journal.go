@@ -11,23 +11,22 @@ import (
 	"github.com/vmcp-dev/vmcp/script"
 )
 
-// journal is the journal of one part of a run. A run has no row in the store before it needs
-// one: until then its journal is in memory, and a run that only reads and never waits costs
-// the store nothing.
+// journal is the journal of one part of a run. A run gets a row in the store only when it needs one: until then its
+// journal is in memory, and a run that only reads and never waits costs the store nothing.
 type journal struct {
 	part *Part
 
 	header script.Header
 
-	making sync.Mutex // held while the row is made, and what follows is used; before mu
-	kept   kept       // recorded before there was a row
+	making sync.Mutex // held while the row is made and kept is used; locked before mu
+	kept   kept       // entries from before there was a row
 
 	mu    sync.Mutex
 	lease store.Lease // guarded by mu; nil: there is no row
 }
 
-// held is the lease; nil while there is no row.
-func (j *journal) held() store.Lease {
+// current is the lease; nil while there is no row.
+func (j *journal) current() store.Lease {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.lease
@@ -35,7 +34,7 @@ func (j *journal) held() store.Lease {
 
 // Open implements [script.Journal].
 func (j *journal) Open(ctx context.Context, h script.Header) ([]script.Entry, error) {
-	if l := j.held(); l != nil {
+	if l := j.current(); l != nil {
 		return l.Open(ctx, h)
 	}
 	j.header = h
@@ -54,15 +53,15 @@ func (j *journal) Begin(ctx context.Context, e script.Entry) error {
 	return err
 }
 
-// row is the run's lease. A run that has no row gets one, with what was recorded before and the effects that are about to
-// be performed, in one write; then written is true.
+// row returns the run's lease. If the run has no row, it makes one in one write, with the entries so far and the
+// effects begun that are about to be executed; written is true then.
 func (j *journal) row(ctx context.Context, begun ...script.Entry) (l store.Lease, written bool, err error) {
-	if l := j.held(); l != nil {
+	if l := j.current(); l != nil {
 		return l, false, nil
 	}
 	j.making.Lock()
 	defer j.making.Unlock()
-	if l := j.held(); l != nil { // a backend has asked meanwhile
+	if l := j.current(); l != nil { // a question of a backend has made the row meanwhile
 		return l, false, nil
 	}
 	p := j.part
@@ -87,13 +86,13 @@ func (j *journal) row(ctx context.Context, begun ...script.Entry) (l store.Lease
 
 // Record implements [script.Journal].
 func (j *journal) Record(e script.Entry) error {
-	if none, err := j.keep(e); none {
+	if none, err := j.addUnstored(e); none {
 		return err
 	}
-	l := j.held()
+	l := j.current()
 	err := l.Record(e)
 	var limit *store.LimitError
-	if errors.As(err, &limit) { // what was begun has ended all the same
+	if errors.As(err, &limit) { // what was begun has ended nevertheless
 		if again := l.Record(store.TooLarge(e, limit)); again != nil && !errors.As(again, &limit) {
 			err = again
 		}
@@ -104,11 +103,11 @@ func (j *journal) Record(e script.Entry) error {
 	return err
 }
 
-// keep keeps an entry of a run that has no row; none reports whether it has none.
-func (j *journal) keep(e script.Entry) (none bool, err error) {
+// addUnstored adds an entry in memory; none is false if the run has a row.
+func (j *journal) addUnstored(e script.Entry) (none bool, err error) {
 	j.making.Lock()
 	defer j.making.Unlock()
-	if j.held() != nil {
+	if j.current() != nil {
 		return false, nil
 	}
 	e.Done = true
@@ -117,7 +116,7 @@ func (j *journal) keep(e script.Entry) (none bool, err error) {
 
 // Release implements [script.Journal].
 func (j *journal) Release(key string) error {
-	if l := j.held(); l != nil {
+	if l := j.current(); l != nil {
 		return l.Release(key)
 	}
 	return nil
@@ -125,14 +124,14 @@ func (j *journal) Release(key string) error {
 
 // Close implements [script.Journal].
 func (j *journal) Close() error {
-	if l := j.held(); l != nil {
+	if l := j.current(); l != nil {
 		return l.Close()
 	}
 	return nil
 }
 
-// kept are the entries of a journal in memory. A list that grows holds what it has twice for a moment, so this one
-// grows by pieces. The run has been charged for each entry (script).
+// kept has the entries of a journal in memory. A slice that grows is in memory twice for a moment, so this one grows by
+// pieces. The memory of entries is charged to the run (package script).
 type kept struct {
 	bounds  store.Options
 	pieces  [][]script.Entry
@@ -140,10 +139,10 @@ type kept struct {
 	bytes   int64
 }
 
-// piece is how many entries the pieces have behind the first ones.
+// piece is the number of entries in each piece but the first.
 const piece = 1024
 
-// add keeps one more entry. The error is a *store.LimitError.
+// add adds an entry. The error is a *store.LimitError.
 func (k *kept) add(e script.Entry) error {
 	k.entries, k.bytes = k.entries+1, k.bytes+store.Size(e)
 	if err := k.bounds.Admit(k.entries, k.bytes); err != nil {
@@ -158,5 +157,5 @@ func (k *kept) add(e script.Entry) error {
 	return nil
 }
 
-// all are the entries in order.
+// all returns the entries in order.
 func (k *kept) all() []script.Entry { return slices.Concat(k.pieces...) }

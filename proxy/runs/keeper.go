@@ -1,20 +1,20 @@
-// Package runs keeps runs of scripted tools going. It begins a run in its store no earlier than
-// the run needs it, lets requests join what is under way, and takes up by itself what can go on:
-// after a restart, when a sleep ends, when an answer has come.
+// Package runs executes runs of scripted tools over a store. It creates the row of a run only when the run needs it,
+// lets several requests wait for one run, and resumes runs by itself: after a restart, when a sleep ends, when an
+// answer was stored.
 //
-// The life of a run here is a sequence of parts. A [Part] begins when this process takes the
-// run, which is when it has the lease of the store, and ends when the run has ended or waits for
-// something. In between nothing of a run is in memory.
+// The life of a run here is a sequence of parts. A [Part] begins when this process acquires the run (the lease of the
+// store), and ends when the run has ended or waits for something. In between nothing of a run is in memory.
 //
 //	request ── Begin ──┐
-//	request ── Join ───┼─ Part ── Program.Run over Part.Journal ── End ── Outcome ── every request that waits
-//	store.Due ── take ─┘
+//	request ── Join ───┼─ Part ── Program.Run over Part.Journal ── End ── Outcome ── all waiting requests
+//	store.Due ── resume ┘
 package runs
 
 import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -24,75 +24,76 @@ import (
 	"github.com/vmcp-dev/vmcp/script"
 )
 
-// Options are what a Keeper takes from its surroundings.
+// Options configure a Keeper.
 type Options struct {
 	Log *slog.Logger
-	// Spawn runs f on a goroutine that is waited for at the end.
+	// Spawn runs f on a goroutine that Close of the proxy waits for.
 	Spawn func(f func()) bool
-	// Execute executes a part that nobody asked for, and ends it.
+	// Execute executes a part that no request leads, and ends it.
 	Execute func(*Part)
-	// Wrote is told of every write of a journal: how long it took, and its error.
+	// Wrote is called after every write of a journal, with its duration and error.
 	Wrote func(took time.Duration, err error)
-	// Over is told of every end of a run, once, by whatever process looks: of those that end here, and of those that nobody
-	// runs. Runs that are not kept are counted by who executes them.
+	// Over is called once for every run that has ended, by one of the processes: the one in which it ended, or any for
+	// a run that no part has ended. Runs without a row are counted by their executor.
 	Over func(tool string, o Outcome)
-	// Resumed is told why a run goes on.
+	// Resumed is called with the cause when a run is resumed.
 	Resumed func(Cause)
 }
 
-// Keeper keeps runs. Make one with New; before Use it has no store.
+// Keeper executes the runs of one process. Make one with New; before Use it has no store.
 type Keeper struct {
 	options Options
 	owner   string
 	life    context.Context
 	end     context.CancelFunc
-	away    bool // the store did not answer when loop looked last; for loop alone
+	away    bool // the store did not answer the last query; only loop uses it
 
 	mu        sync.Mutex
-	store     store.Store      // guarded by mu, as all below: what the configuration says
-	apart     store.Store      // of runs that are never kept, in memory
-	unwritten store.Options    // of journals of runs without a row
-	keep      Keep             //
-	active    map[string]*Part // by run
-	stopping  bool             // nothing is taken up any more but by requests
-	closed    bool             // nor by them
-	drained   chan struct{}    // closed with stopping
-	ready     bool             // what is due may be taken up
-	looked    bool             // Due was asked once
+	store     store.Store              // the configured one; guarded by mu, like all below
+	ephemeral store.Store              // for runs that are never kept, in memory
+	unwritten store.Options            // bounds of journals of runs without a row
+	keep      Keep                     //
+	active    map[string]*Part         // by run id
+	taking    map[string]chan struct{} // runs that this process is about to acquire; closed afterwards
+	stopping  bool                     // only requests begin parts
+	closed    bool                     // nothing begins a part
+	drained   chan struct{}            // closed when stopping is set
+	ready     bool                     // due runs may be resumed
+	looked    bool                     // Due was called once
 }
 
-// Keep says for how long runs are kept that are over.
+// Keep is how long ended runs are kept.
 type Keep struct{ Done, Failed time.Duration }
 
 const (
-	// look is how often the store is asked what is due: a sleep ends at most 1 s late.
+	// look is the interval at which due runs are queried: a sleep ends at most 1 s late.
 	look = 500 * time.Millisecond
-	// pause is between two looks at least: each run that ends is a change.
+	// pause is the shortest time between two queries: every run that ends is a change.
 	pause = 20 * time.Millisecond
-	// tidy is how often runs are forgotten.
+	// tidy is the interval at which expired runs are deleted.
 	tidy = time.Minute
-	// atOnce bounds the runs that go on by themselves at one time.
+	// atOnce bounds the runs without a request that are executed at one time.
 	atOnce = 64
-	// retryAfter is when a run is tried again that found no room.
+	// retryAfter is when a run is tried again for which there was no room.
 	retryAfter = time.Second
 )
 
 // New makes a Keeper.
 func New(o Options) *Keeper {
-	k := &Keeper{options: o, owner: store.NewID(), active: map[string]*Part{}, drained: make(chan struct{})}
+	k := &Keeper{options: o, owner: store.NewID(), active: map[string]*Part{}, taking: map[string]chan struct{}{}, drained: make(chan struct{})}
 	k.life, k.end = context.WithCancel(context.Background())
 	return k
 }
 
-// Use gives the keeper its stores. apart is for runs that are never kept; unwritten bounds the journals of runs that have
-// no row yet.
-func (k *Keeper) Use(of, apart store.Store, unwritten store.Options) {
+// Use sets the stores. ephemeral is for runs that are never kept; unwritten bounds the journals of runs that have no
+// row yet.
+func (k *Keeper) Use(of, ephemeral store.Store, unwritten store.Options) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.store, k.apart, k.unwritten = of, apart, unwritten.WithDefaults()
+	k.store, k.ephemeral, k.unwritten = of, ephemeral, unwritten.WithDefaults()
 }
 
-// Ready lets the keeper take up what is due: there is a configuration to go on with.
+// Ready starts resuming due runs: a configuration is applied.
 func (k *Keeper) Ready() {
 	k.mu.Lock()
 	first := !k.ready
@@ -103,7 +104,7 @@ func (k *Keeper) Ready() {
 	}
 }
 
-// Retain says how long runs are kept that are over.
+// Retain sets how long ended runs are kept.
 func (k *Keeper) Retain(keep Keep) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -125,22 +126,21 @@ func (k *Keeper) wrote(began time.Time, err error) {
 		took = time.Since(began)
 	}
 	if errors.Is(err, store.ErrTaken) || errors.Is(err, store.ErrCancelled) || errors.As(err, new(*store.LimitError)) {
-		err = nil // what the store says of the run
+		err = nil // not a failure of the store
 	}
 	k.options.Wrote(took, err)
 }
 
 func (k *Keeper) over(p *Part, o Outcome) { k.options.Over(p.run.Tool, o) }
 
-// countEnds counts the runs that have ended and that no part has brought to their end: somebody has cancelled them, or
-// their journals cannot be trusted.
+// countEnds counts the runs that have ended without a part: they were cancelled, or their journal is damaged.
 func (k *Keeper) countEnds(of store.Store) {
 	ctx, cancel := context.WithTimeout(k.life, endWithin)
 	defer cancel()
 	for {
 		ended, err := of.Uncounted(ctx, countAtOnce)
 		if err != nil {
-			return // Due says so
+			return // Due reports it
 		}
 		for _, e := range ended {
 			k.options.Over(e.Tool, Outcome{State: e.State, How: outcome.Error})
@@ -151,21 +151,20 @@ func (k *Keeper) countEnds(of store.Store) {
 	}
 }
 
-// countAtOnce is how many ends are asked for at a time.
+// countAtOnce is the number of ended runs that one query returns.
 const countAtOnce = 100
 
-// of is the store of a run.
+// of is the store of kept runs, or with never that of runs that are never kept.
 func (k *Keeper) of(never bool) store.Store {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if never {
-		return k.apart
+		return k.ephemeral
 	}
 	return k.store
 }
 
-// Begin begins a run that has no row yet; its settings are put in when it gets one. The caller
-// executes the part.
+// Begin begins a run that has no row yet; s is stored with the row when it gets one. The caller executes the part.
 func (k *Keeper) Begin(run store.Run, s Settings, never bool) *Part {
 	run.ID = store.NewID()
 	p := k.newPart(run, k.of(never), Request)
@@ -181,7 +180,7 @@ func (k *Keeper) Begin(run store.Run, s Settings, never bool) *Part {
 	return p
 }
 
-// Start begins a run with a row, or finds the run of the same idempotency key.
+// Start creates a run with a row, or finds the run with the same idempotency key.
 func (k *Keeper) Start(ctx context.Context, run store.Run) (id string, isNew bool, err error) {
 	began := time.Now()
 	r, isNew, err := k.of(false).Start(ctx, run)
@@ -189,8 +188,8 @@ func (k *Keeper) Start(ctx context.Context, run store.Run) (id string, isNew boo
 	return r.ID, isNew, storeError("", err)
 }
 
-// Answer stores an answer to a question of a run. One that nobody waits for is no error: a request
-// may come twice.
+// Answer stores an answer to a question of a run. If the question is not open any more, that is no error: a request may
+// be repeated.
 func (k *Keeper) Answer(ctx context.Context, id, key string, answer []byte, never bool) error {
 	err := k.of(never).Answer(ctx, id, key, answer)
 	for _, harmless := range []error{store.ErrAnswered, store.ErrEnded, store.ErrNoQuestion, store.ErrLate} {
@@ -201,36 +200,24 @@ func (k *Keeper) Answer(ctx context.Context, id, key string, answer []byte, neve
 	return storeError(id, err)
 }
 
-// Join waits for a run together with others. It returns the part that is under way here; one that
-// has just been taken, which the caller executes (mine); or, where the run is over or waits for what only
-// others can bring, how it stands; with force it goes on all the same. While another process has the run,
-// it waits.
+// Join waits for a run. It returns the part that is in progress in this process; or a new part, which the caller
+// executes (mine); or the state of a run that has ended, or that waits for something else. With force it begins a part
+// in the latter case, too. While another process has the run, it waits.
 //
-// Where a backend asks something in a part of another process, that run is Running; asks says which of its open questions
-// the request is to be told.
+// A question of a backend in a part of another process leaves that run Running; asks reports which of the open
+// questions the request's client is to be asked.
 func (k *Keeper) Join(ctx context.Context, id string, never, force bool, asks func(script.Question) bool) (p *Part, mine bool, at *Outcome, err error) {
 	of := k.of(never)
 	for {
 		changed := of.Changed()
-		if p := k.join(id); p != nil {
-			return p, false, nil, nil
+		p, mine, at, err := k.joinOrTake(ctx, of, id, force)
+		if err != nil || p != nil {
+			return p, mine, nil, err
 		}
-		row, entries, err := of.Get(ctx, id)
-		if err != nil {
-			return nil, false, nil, storeError(id, err)
+		if at.State != store.Running {
+			return nil, false, at, nil
 		}
-		if row.State.Final() || rests(row) && !force {
-			return nil, false, stands(row, entries), nil
-		}
-		l, err := k.take(ctx, of, id)
-		if err == nil {
-			k.options.Resumed(Request)
-			return k.began(l, of, Request), true, nil, nil
-		}
-		if !errors.Is(err, store.ErrBusy) && !errors.Is(err, store.ErrEnded) {
-			return nil, false, nil, storeError(id, err)
-		}
-		if at := stands(row, entries); slices.ContainsFunc(at.Questions, asks) {
+		if slices.ContainsFunc(at.Questions, asks) {
 			at.Questions = slices.DeleteFunc(at.Questions, func(q script.Question) bool { return !asks(q) })
 			return nil, false, at, nil
 		}
@@ -240,7 +227,34 @@ func (k *Keeper) Join(ctx context.Context, id string, never, force bool, asks fu
 	}
 }
 
-// rests reports whether there is nothing to do for a run now: it waits for what has not come.
+// joinOrTake joins the part of a run, acquires the run, or returns its state: Running while another process has it.
+func (k *Keeper) joinOrTake(ctx context.Context, of store.Store, id string, force bool) (p *Part, mine bool, at *Outcome, err error) {
+	p, done, err := k.enter(ctx, id)
+	if err != nil || p != nil {
+		return p, false, nil, err
+	}
+	defer done()
+	row, entries, err := of.Get(ctx, id)
+	if err != nil {
+		return nil, false, nil, storeError(id, err)
+	}
+	if row.State.Final() || rests(row) && !force {
+		return nil, false, stands(row, entries), nil
+	}
+	l, err := k.acquire(ctx, of, id)
+	switch {
+	case err == nil:
+		k.options.Resumed(Request)
+		return k.began(l, of, Request), true, nil, nil
+	case errors.Is(err, store.ErrBusy), errors.Is(err, store.ErrEnded): // since it was read
+		at = stands(row, entries)
+		at.State = store.Running
+		return nil, false, at, nil
+	}
+	return nil, false, nil, storeError(id, err)
+}
+
+// rests reports whether a run waits for something that has not happened.
 func rests(r store.Run) bool {
 	switch r.State {
 	case store.Waiting, store.Sleeping, store.Doubt:
@@ -249,27 +263,60 @@ func rests(r store.Run) bool {
 	return false
 }
 
-// join joins the part of a run that is under way here; nil when there is none.
-func (k *Keeper) join(id string) *Part {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	p := k.active[id]
-	if p != nil {
-		p.waiters++
+// enter joins the part of a run that is in progress in this process. If there is none, the caller may acquire the run
+// until it calls done; only one caller at a time may, so that ErrBusy means another process. After Close has begun it
+// is refused.
+func (k *Keeper) enter(ctx context.Context, id string) (p *Part, done func(), err error) {
+	for {
+		k.mu.Lock()
+		if p := k.active[id]; p != nil {
+			p.waiters++
+			k.mu.Unlock()
+			return p, nil, nil
+		}
+		if k.closed {
+			k.mu.Unlock()
+			return nil, nil, refusal("stopping", id, "the server is shutting down; send the request again later")
+		}
+		other, done := k.reserve(id)
+		k.mu.Unlock()
+		if other == nil {
+			return nil, done, nil
+		}
+		select {
+		case <-other:
+		case <-ctx.Done():
+			return nil, nil, context.Cause(ctx)
+		}
 	}
-	return p
 }
 
-func (k *Keeper) take(ctx context.Context, of store.Store, id string) (store.Lease, error) {
+// reserve prevents others in this process from acquiring a run until done is called. If another one has reserved it,
+// other is closed when that is done. mu is held.
+func (k *Keeper) reserve(id string) (other <-chan struct{}, done func()) {
+	if other := k.taking[id]; other != nil {
+		return other, nil
+	}
+	mine := make(chan struct{})
+	k.taking[id] = mine
+	return nil, func() {
+		k.mu.Lock()
+		delete(k.taking, id)
+		k.mu.Unlock()
+		close(mine)
+	}
+}
+
+func (k *Keeper) acquire(ctx context.Context, of store.Store, id string) (store.Lease, error) {
 	began := time.Now()
-	l, err := of.Take(ctx, id, k.owner)
+	l, err := of.Acquire(ctx, id, k.owner)
 	if err == nil || !errors.Is(err, store.ErrBusy) && !errors.Is(err, store.ErrEnded) && !errors.Is(err, store.ErrUnknown) {
 		k.wrote(began, err)
 	}
 	return l, err
 }
 
-// began makes a part of a run that was taken.
+// began makes the part of an acquired run.
 func (k *Keeper) began(l store.Lease, of store.Store, cause Cause) *Part {
 	p := k.newPart(l.Run(), of, cause)
 	if cause == Request {
@@ -278,11 +325,14 @@ func (k *Keeper) began(l store.Lease, of store.Store, cause Cause) *Part {
 	p.taken(l)
 	k.mu.Lock()
 	k.active[p.ID] = p
-	stop := k.closed || k.stopping && p.alone
+	closed, stop := k.closed, k.closed || k.stopping && p.alone
 	k.mu.Unlock()
 	k.spawn(func() { p.watch(l) })
 	if stop {
 		p.Stop()
+	}
+	if closed { // Close may not wait for it, and no effect of it is in progress
+		p.Cut(context.Canceled)
 	}
 	return p
 }
@@ -295,7 +345,7 @@ func (k *Keeper) leave(p *Part) {
 	}
 }
 
-// wait waits for a change of the store, for a while at most.
+// wait waits for a change of the store, at most for d.
 func wait(ctx context.Context, changed <-chan struct{}, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -308,11 +358,11 @@ func wait(ctx context.Context, changed <-chan struct{}, d time.Duration) error {
 	return nil
 }
 
-// Changed is closed when something has changed in the store that may let a run go on.
+// Changed is closed at the next change of the store after which a run may continue.
 func (k *Keeper) Changed(never bool) <-chan struct{} { return k.of(never).Changed() }
 
-// Stop lets nothing begin by itself any more. What goes on by itself stops, and what sleeps is suspended; other
-// requests have their runs until Close.
+// Stop ends resuming runs. Parts without a request are stopped, and sleeping runs suspended; the parts of requests
+// continue until Close.
 func (k *Keeper) Stop() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -334,41 +384,55 @@ func (k *Keeper) Stopping() bool {
 	return k.stopping
 }
 
-// closeWithin is how long what is under way has to end behind its present effect.
+// UntilStop is closed by Stop. It is nil once Stop was called, so that nobody waits for it in a loop.
+func (k *Keeper) UntilStop() <-chan struct{} {
+	if k.Stopping() {
+		return nil
+	}
+	return k.drained
+}
+
+// closeWithin is how long the effects in progress have to end.
 const closeWithin = 2 * time.Second
 
-// Close stops all parts: behind their present effects if these end soon, else at once.
+// Close stops all parts after their current effects, and cuts them off if these take longer than closeWithin. Parts of
+// runs that were about to be acquired are stopped and waited for, too.
 func (k *Keeper) Close() {
 	k.Stop()
+	late, cancel := context.WithTimeout(context.Background(), closeWithin)
+	defer cancel()
 	k.mu.Lock()
 	k.closed = true
-	parts := make([]*Part, 0, len(k.active))
-	for _, p := range k.active {
-		parts = append(parts, p)
-	}
+	taking := slices.Collect(maps.Values(k.taking))
 	k.mu.Unlock()
-	late := time.NewTimer(closeWithin)
-	defer late.Stop()
+	for _, taken := range taking {
+		await(late, taken)
+	}
+	k.mu.Lock()
+	parts := slices.Collect(maps.Values(k.active))
+	k.mu.Unlock()
 	for _, p := range parts {
 		p.Stop()
 		if !p.Kept() {
 			p.Cut(context.Canceled)
 		}
 	}
-	over := false
 	for _, p := range parts {
-		if !over {
-			select {
-			case <-p.ended:
-				continue
-			case <-late.C:
-				over = true
-			}
-		}
+		await(late, p.ended)
+	}
+	for _, p := range parts {
 		p.Cut(context.Canceled)
 	}
 	for _, p := range parts {
 		<-p.ended
 	}
 	k.end()
+}
+
+// await waits for over, as long as ctx lasts.
+func await(ctx context.Context, over <-chan struct{}) {
+	select {
+	case <-over:
+	case <-ctx.Done():
+	}
 }

@@ -7,12 +7,13 @@ import (
 	store "github.com/vmcp-dev/vmcp/runs"
 )
 
-// loop takes up what can go on by itself, for as long as the keeper lives.
+// loop resumes due runs until the keeper closes.
 func (k *Keeper) loop() {
 	tidied := time.Now()
 	for k.life.Err() == nil {
+		changed := k.of(false).Changed() // before looking: a change meanwhile is looked at at once
 		for _, never := range []bool{false, true} {
-			k.takeUp(k.of(never), never)
+			k.resumeDue(k.of(never), never)
 			k.countEnds(k.of(never))
 		}
 		k.mu.Lock()
@@ -22,14 +23,14 @@ func (k *Keeper) loop() {
 			tidied = time.Now()
 			k.forget()
 		}
-		if wait(k.life, k.of(false).Changed(), look) != nil || wait(k.life, nil, pause) != nil {
+		if wait(k.life, changed, look) != nil || wait(k.life, nil, pause) != nil {
 			return
 		}
 	}
 }
 
-// takeUp takes up what is due, as far as there is room.
-func (k *Keeper) takeUp(of store.Store, never bool) {
+// resumeDue resumes the due runs of a store, as far as there is room.
+func (k *Keeper) resumeDue(of store.Store, never bool) {
 	room := k.room()
 	if room <= 0 {
 		return
@@ -41,7 +42,7 @@ func (k *Keeper) takeUp(of store.Store, never bool) {
 		if k.life.Err() == nil {
 			k.wrote(time.Time{}, err)
 			if !k.away {
-				k.options.Log.Warn("the store of runs does not answer: no run goes on by itself until it does", "err", err)
+				k.options.Log.Warn("the store of runs does not answer: no run is resumed until it does", "err", err)
 			}
 			k.away = true
 		}
@@ -56,7 +57,7 @@ func (k *Keeper) takeUp(of store.Store, never bool) {
 	}
 }
 
-// room is how many runs may be taken up.
+// room is the number of runs that may be resumed now.
 func (k *Keeper) room() int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -72,34 +73,38 @@ func (k *Keeper) room() int {
 	return n
 }
 
-// resume takes one run and executes it.
+// resume acquires a run and executes a part of it.
 func (k *Keeper) resume(ctx context.Context, of store.Store, id string) {
 	k.mu.Lock()
-	busy := k.active[id] != nil
+	var done func()
+	if k.active[id] == nil && !k.stopping {
+		_, done = k.reserve(id)
+	}
 	k.mu.Unlock()
-	if busy {
+	if done == nil { // it is in progress or about to be acquired, or the keeper is stopping
 		return
 	}
+	defer done()
 	before, _, err := of.Get(ctx, id)
 	if err != nil {
 		before = store.Run{}
 	}
-	l, err := k.take(ctx, of, id)
+	l, err := k.acquire(ctx, of, id)
 	if err != nil {
-		k.options.Log.Debug("a run was not taken", "run", id, "err", err)
+		k.options.Log.Debug("a run was not acquired", "run", id, "err", err)
 		return
 	}
 	p := k.began(l, of, k.cause(before))
 	k.options.Resumed(p.Cause)
-	k.options.Log.Info("run goes on", "run", id, "tool", p.run.Tool, "cause", string(p.Cause))
+	k.options.Log.Info("run resumed", "run", id, "tool", p.run.Tool, "cause", string(p.Cause))
 	k.spawn(func() { k.options.Execute(p) })
 }
 
-// handedOver is how long a run was not written to at least, for it to be one that its owner gave back at its end and
-// not one that an operator has just changed: that is an update of its own.
+// handedOver is the time since the last write of a run from which it counts as released by its owner at shutdown,
+// rather than just changed by an operator.
 const handedOver = 100 * time.Millisecond
 
-// cause is why a run is due.
+// cause is the reason why a run is due.
 func (k *Keeper) cause(r store.Run) Cause {
 	k.mu.Lock()
 	first := !k.looked
@@ -122,7 +127,7 @@ func (k *Keeper) cause(r store.Run) Cause {
 	return Wake
 }
 
-// forget forgets runs that have been over for as long as they are kept.
+// forget deletes runs that ended long enough ago.
 func (k *Keeper) forget() {
 	k.mu.Lock()
 	keep := k.keep
@@ -134,11 +139,11 @@ func (k *Keeper) forget() {
 		{Before: time.Now().Add(-keep.Failed), States: []store.State{store.Failed, store.Cancelled}},
 	} {
 		if _, err := k.of(false).Prune(ctx, old); err != nil && k.life.Err() == nil {
-			k.options.Log.Warn("runs that are over were not forgotten", "err", err)
+			k.options.Log.Warn("ended runs could not be deleted", "err", err)
 		}
 	}
-	_, _ = k.of(true).Prune(ctx, store.Old{Before: time.Now().Add(-apartFor)})
+	_, _ = k.of(true).Prune(ctx, store.Old{Before: time.Now().Add(-ephemeralFor)})
 }
 
-// apartFor is how long the result of a run is kept that is never kept.
-const apartFor = 10 * time.Minute
+// ephemeralFor is how long the result of a run that is never kept is available.
+const ephemeralFor = 10 * time.Minute

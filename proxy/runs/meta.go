@@ -13,14 +13,14 @@ import (
 
 // Members of _meta.
 const (
-	// MetaRun is in every response of a kept run: its id and state.
+	// MetaRun has the id and the state of a run; it is in every response of a kept run.
 	MetaRun = "dev.vmcp/run"
-	// MetaKey is the idempotency key of a request: of a client, of whose equal requests one is
-	// done; of a script to a backend, RUN/KEY.
+	// MetaKey is the idempotency key of a request: a client's (equal requests are executed once), or that of a script's
+	// call to a backend, RUN/KEY.
 	MetaKey = "dev.vmcp/idempotencyKey"
 )
 
-// ValidKey reports whether a client may call a request so.
+// ValidKey reports whether a client may use an idempotency key.
 func ValidKey(key string) bool {
 	return key != "" && len(key) <= 128 && !strings.ContainsFunc(key, func(c rune) bool { return c < ' ' || c > '~' })
 }
@@ -30,25 +30,25 @@ func Meta(id string, state store.State) json.RawMessage {
 	return new(jsonscan.Object).Text("id", id).Text("state", string(state)).JSON()
 }
 
-// Doubtful is what a client is told of a run in doubt: which calls it is about, and what to do.
+// Doubtful is the text for a client of a run in doubt: the calls, and what to do.
 func Doubtful(id string, doubts []script.Doubt, questions int) string {
 	var b strings.Builder
-	b.WriteString("the run is in doubt: it is not known whether this was done, so it is not repeated")
+	b.WriteString("the run is in doubt: it is unknown whether these calls were executed, so they are not repeated")
 	for _, d := range doubts {
 		fmt.Fprintf(&b, "\n  %s at %s", script.Effect{Kind: d.Kind, Name: d.Name}, d.Key)
 	}
-	fmt.Fprintf(&b, "\nFind out, and say so: vmcp runs resolve %s", id)
+	fmt.Fprintf(&b, "\nFind out, and report it: vmcp runs resolve %s", id)
 	if len(doubts) == 1 {
 		b.WriteString(" " + doubts[0].Key)
 	}
-	b.WriteString(" --done JSON, --failed TEXT or --repeat. The same request goes on then.")
+	b.WriteString(" --done JSON, --failed TEXT or --repeat. Repeat the request afterwards.")
 	if questions > 0 {
 		fmt.Fprintf(&b, "\nThe run also waits for %d answers.", questions)
 	}
 	return b.String()
 }
 
-// stands is how a run stands that nothing is done for at the moment.
+// stands is the state of a run that is not in progress.
 func stands(r store.Run, entries []script.Entry) *Outcome {
 	o := &Outcome{State: r.State, Result: r.Result, Error: r.Error, Wake: r.Wake, Kept: true}
 	for _, q := range r.Questions {

@@ -12,44 +12,68 @@ import (
 	"github.com/vmcp-dev/vmcp/script"
 )
 
-// A Part is what this process does of a run, from taking it to letting it go: until it has
-// ended, or waits for something. Requests join the part that is under way.
+// A Part is the execution of a run by this process from acquiring it until the run has ended or waits for something.
+// Requests join the part that is in progress.
+//
+// # Who executes it, who waits for it, who ends it
+//
+// One goroutine executes a part (Program.Run over Journal) and calls End, once: that of the request which Begin or Join
+// has made its leader, or one of the keeper for a run without a request (alone). All others wait for Ended and then
+// read Outcome. Keeper.active has at most one part of a run.
+//
+//	Stop   the run stops after its current effects, which are recorded       it may be resumed later, by any process
+//	Cut    the context of the run ends now                                   the current effect may have happened
+//
+// A request whose client disconnects calls Leave. If it was the last one (waiters) and the part is not alone, a run
+// without a row is stopped and cut, since no request could name it again; one with a row is stopped, unless its tool
+// has onDisconnect: continue. A request that has answered its client with a question calls Detach instead, which stops
+// nothing: the client will send another request, or the question reaches its deadline.
+//
+// The lease may be lost before the end: another process has acquired the run, or it was cancelled. Then watch stops the
+// part, and End sets an Outcome in state Running with errTakenOver: those who wait read the run again. If the store
+// does not answer at the end, endLater repeats the write as long as the lease lasts; after that the run is due, for any
+// process.
+//
+// # Locks
+//
+// Keeper.mu guards waiters. journal.making is held while a row is made, and is locked before journal.mu, which guards
+// the lease (journal.go). cut has its own mutex. Only making is held while the store is asked.
 type Part struct {
 	ID    string
-	Cause Cause // why the run goes on
+	Cause Cause // why the run was begun or resumed
 
 	k       *Keeper
 	store   store.Store
 	run     store.Run
 	journal journal
-	// settings are those that the run was begun with here; nil: they are in its row.
+	// settings are those of a run that was begun here; nil: they are in the row.
 	settings *Settings
 	asked    questions
 
-	pause chan struct{} // closed to stop the run behind its present effects
+	pause chan struct{} // closed by Stop
 	once  sync.Once
 
 	cut cut // ends the run at once
 
 	ended   chan struct{}
-	outcome Outcome // set before ended closes
+	outcome Outcome // set before ended is closed
 
-	waiters int  // requests that wait for it; guarded by k.mu
-	counted bool // by who executes it, since it has no row
-	alone   bool // it goes on when nobody waits
-	resumed bool // the run had begun before
+	waiters int  // number of requests that wait; guarded by k.mu
+	counted bool // by the executor, since it has no row
+	alone   bool // it continues without a request
+	resumed bool // the run was begun by an earlier part
 }
 
-// cut is the end of a part before its time. The zero value is none yet. A context would cost each run several times as
-// much, with another one made of it.
+// cut is a cancellation for a part. The zero value is not cut. It replaces a context, which would cost each run several
+// times as much.
 type cut struct {
 	mu     sync.Mutex
 	done   bool                    // guarded by mu, like all below
-	cause  error                   // of the first
-	cancel context.CancelCauseFunc // of the context that the part runs in; nil: it runs in none
+	cause  error                   // of the first call
+	cancel context.CancelCauseFunc // of the part's context; nil: there is none
 }
 
-// off cuts the part off.
+// off cuts the part.
 func (c *cut) off(cause error) {
 	c.mu.Lock()
 	if !c.done {
@@ -68,7 +92,7 @@ func (c *cut) is() bool {
 	return c.done
 }
 
-// follow has cancel called when the part is cut off: at once, if it is.
+// follow sets the function to call when the part is cut; it is called at once if it is already.
 func (c *cut) follow(cancel context.CancelCauseFunc) {
 	c.mu.Lock()
 	done, cause := c.done, c.cause
@@ -79,10 +103,10 @@ func (c *cut) follow(cancel context.CancelCauseFunc) {
 	}
 }
 
-// A Cause says why a run goes on.
+// A Cause is the reason why a run was resumed.
 type Cause string
 
-// What makes a run go on, as metrics have it.
+// The causes, as labels of metrics.
 const (
 	Request  Cause = "request"
 	Start    Cause = "start"
@@ -94,23 +118,23 @@ const (
 
 // An Outcome is how a part of a run has ended.
 type Outcome struct {
-	// State is that of the run now; Running when it was stopped and may go on at once, here or elsewhere.
+	// State is the state of the run; Running if it was stopped and may be resumed at once, by any process.
 	State store.State
-	// Result is a CallToolResult, of a run that is over.
+	// Result is a CallToolResult, if the run has ended.
 	Result json.RawMessage
 	// Error says why the run failed or was cancelled.
 	Error string
-	// Questions are open.
+	// Questions are the open questions.
 	Questions []script.Question
-	// Doubts are calls whose outcome is not known.
+	// Doubts are calls for which it is unknown whether they were executed.
 	Doubts []script.Doubt
-	// Wake is when the run goes on by itself; zero: it does not.
+	// Wake is when the run is resumed without a request; zero: it is not.
 	Wake time.Time
-	// Err is what a request gets that waits for this part, where it is no result.
+	// Err is the error for requests that wait for this part, if they get no result.
 	Err error
-	// How is the same in the words of metrics.
+	// How is the outcome for metrics.
 	How outcome.Outcome
-	// Kept says that the run has a row, and can be asked for again.
+	// Kept means that the run has a row, and can be named by later requests.
 	Kept bool
 }
 
@@ -125,16 +149,16 @@ func (k *Keeper) newPart(run store.Run, of store.Store, cause Cause) *Part {
 	return p
 }
 
-// taken gives the part a run that has a row.
+// taken sets the lease of a run with a row.
 func (p *Part) taken(l store.Lease) {
 	p.resumed = true
 	p.journal.lease = l
 }
 
-// Run is the run as it was begun or taken.
+// Run is the run as it was begun or acquired.
 func (p *Part) Run() store.Run { return p.run }
 
-// Settings are what the run goes on with.
+// Settings are the settings of the run.
 func (p *Part) Settings() (Settings, error) {
 	if p.settings != nil {
 		return *p.settings, nil
@@ -142,22 +166,23 @@ func (p *Part) Settings() (Settings, error) {
 	return settingsOf(p.run)
 }
 
-// goesOn reports whether the run goes on without a client that waits.
+// goesOn reports whether the run continues without a client.
 func (p *Part) goesOn() bool {
 	s, err := p.Settings()
 	return err == nil && s.OnDisconnect == "continue"
 }
 
-// SetArgs sets what the run was begun with, before its program begins. It has no row yet.
+// SetArgs sets the arguments of a run without a row, before its program begins.
 func (p *Part) SetArgs(args json.RawMessage) { p.run.Args = args }
 
-// Journal is the journal that the run is executed over.
+// Journal is the journal for executing the run.
 func (p *Part) Journal() script.Journal { return &p.journal }
 
-// Paused is closed when the run shall stop behind its present effects.
+// Paused is closed by Stop.
 func (p *Part) Paused() <-chan struct{} { return p.pause }
 
-// Drained is closed when the run shall not sleep here any more. A run that is never kept may: its sleep ends here or never.
+// Drained is closed when the run must not sleep here any longer; nil for a run that is never kept, which cannot sleep
+// elsewhere.
 func (p *Part) Drained() <-chan struct{} {
 	if p.store == p.k.of(true) {
 		return nil
@@ -165,41 +190,41 @@ func (p *Part) Drained() <-chan struct{} {
 	return p.k.drained
 }
 
-// Alone reports whether the part goes on without a request that waits for it.
+// Alone reports whether the part continues without a request.
 func (p *Part) Alone() bool { return p.alone }
 
-// Resumed reports whether the run had begun before this part.
+// Resumed reports whether an earlier part began the run.
 func (p *Part) Resumed() bool { return p.resumed }
 
 // CutOff reports whether the part was ended by Cut.
 func (p *Part) CutOff() bool { return p.cut.is() }
 
 // Kept reports whether the run has a row.
-func (p *Part) Kept() bool { return p.journal.held() != nil }
+func (p *Part) Kept() bool { return p.journal.current() != nil }
 
-// Counted says that the run is over without a row, and was counted by who executes it.
+// Counted records that the executor has counted the run, which has ended without a row.
 func (p *Part) Counted() { p.counted = true }
 
 // Ended is closed when the part has ended.
 func (p *Part) Ended() <-chan struct{} { return p.ended }
 
-// Outcome is how it has ended. It must have.
+// Outcome is how the part has ended. Only after Ended.
 func (p *Part) Outcome() Outcome { return p.outcome }
 
-// Context is ctx, and ends when the part is cut off.
+// Context is ctx, ended also by Cut.
 func (p *Part) Context(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	p.cut.follow(cancel)
 	return ctx, func() { p.cut.follow(nil); cancel(nil) }
 }
 
-// Stop lets the run stop behind its present effects.
+// Stop stops the run after its current effects.
 func (p *Part) Stop() { p.once.Do(func() { close(p.pause) }) }
 
-// Cut ends the run at once. What it was doing may have been done.
+// Cut ends the run at once. Its current effects may have happened.
 func (p *Part) Cut(cause error) { p.cut.off(cause) }
 
-// watch stops the run when it has another owner or was cancelled.
+// watch stops the run when the lease is lost.
 func (p *Part) watch(l store.Lease) {
 	select {
 	case <-l.Lost():
@@ -208,8 +233,8 @@ func (p *Part) watch(l store.Lease) {
 	}
 }
 
-// Leave says that a request waits no longer. A run that nobody waits for stops, unless it goes on
-// by itself; what was not written down yet is cut off.
+// Leave is called when a request no longer waits. The last one stops the run, unless that continues without a client; a
+// run without a row is cut, too.
 func (p *Part) Leave(cause error) {
 	p.k.mu.Lock()
 	p.waiters--
@@ -225,24 +250,27 @@ func (p *Part) Leave(cause error) {
 	}
 }
 
-// Detach says that a request waits no longer, and will be back: it has the questions that the run waits for.
+// Detach is called when a request no longer waits because it has answered its client with the run's questions.
 func (p *Part) Detach() {
 	p.k.mu.Lock()
 	defer p.k.mu.Unlock()
 	p.waiters--
 }
 
-// End ends the part, in the store first. It is called once.
+// End ends the part, first in the store. It is called once.
 func (p *Part) End(o Outcome) {
-	if l := p.journal.held(); l != nil {
+	if l := p.journal.current(); l != nil {
 		o.Kept = true
 		o = p.end(l, o)
 	} else if o.Err == nil {
 		switch o.State {
 		case store.Waiting, store.Sleeping, store.Doubt:
-			o = p.keep(o)
-		case store.Paused, store.Running: // nothing is lost that could not be done again
+			o = p.createRow(o)
+		case store.Paused, store.Running: // nothing is lost that could not be repeated
 			o.Err = context.Canceled
+			if o.State == store.Running && !p.CutOff() {
+				o.Err = Stopped(p.ID, false)
+			}
 			p.overUnkept(outcome.Cancelled)
 		}
 	}
@@ -252,8 +280,8 @@ func (p *Part) End(o Outcome) {
 	close(p.ended)
 }
 
-// keep gives a row to a run that has none and has to wait.
-func (p *Part) keep(o Outcome) Outcome {
+// createRow makes the row of a run that has none and has to wait.
+func (p *Part) createRow(o Outcome) Outcome {
 	ctx, cancel := context.WithTimeout(context.Background(), endWithin)
 	defer cancel()
 	l, _, err := p.journal.row(ctx)
@@ -265,21 +293,21 @@ func (p *Part) keep(o Outcome) Outcome {
 	return p.end(l, o)
 }
 
-// overUnkept counts a run that was to go on, and is over because it is not kept.
+// overUnkept counts a run that has ended because it has no row.
 func (p *Part) overUnkept(how outcome.Outcome) {
 	if !p.counted {
 		p.k.over(p, Outcome{How: how})
 	}
 }
 
-// endWithin is how long the store has to take the end of a part.
+// endWithin bounds writing the end of a part.
 const endWithin = 10 * time.Second
 
-// end writes the outcome down.
+// end writes the outcome to the store.
 func (p *Part) end(l store.Lease, o Outcome) Outcome {
 	ctx, cancel := context.WithTimeout(context.Background(), endWithin)
 	defer cancel()
-	if o.State == store.Running && p.k.Stopping() { // the store gives the lease back when it is closed
+	if o.State == store.Running && p.k.Stopping() { // closing the store releases the lease
 		return o
 	}
 	row := store.Outcome{State: o.State, Result: o.Result, Error: o.Error, Wake: o.Wake}
@@ -309,7 +337,7 @@ func (p *Part) end(l store.Lease, o Outcome) Outcome {
 	return o
 }
 
-// endLater ends a part whose store did not answer when it was to be told, so that the run goes on when it does again.
+// endLater repeats writing the outcome of a part until the store answers or the lease is lost.
 func (p *Part) endLater(l store.Lease, row store.Outcome, o Outcome) {
 	for wait(p.k.life, l.Lost(), retryAfter) == nil && !p.lost(l) {
 		ctx, cancel := context.WithTimeout(p.k.life, endWithin)
@@ -324,7 +352,7 @@ func (p *Part) endLater(l store.Lease, row store.Outcome, o Outcome) {
 	}
 }
 
-// lost reports whether the run has another owner, or was cancelled.
+// lost reports whether the lease is lost.
 func (p *Part) lost(l store.Lease) bool {
 	select {
 	case <-l.Lost():
@@ -334,12 +362,12 @@ func (p *Part) lost(l store.Lease) bool {
 	}
 }
 
-// given is the outcome of a part whose run was taken away: who waits for it looks again.
+// given is the outcome of a part whose lease was lost: requests that wait read the run again.
 func (p *Part) given(o Outcome) Outcome {
 	return Outcome{State: store.Running, Err: errTakenOver, Kept: true, How: o.How}
 }
 
-// Failed is the outcome of a run that its store has stopped, and whether err is the store's.
+// Failed is the outcome of a run that failed by an error of its store; false if err is not such an error.
 func (p *Part) Failed(err error) (Outcome, bool) {
 	var broken *script.JournalError
 	if !errors.As(err, &broken) {

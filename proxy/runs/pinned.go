@@ -7,39 +7,39 @@ import (
 	"github.com/vmcp-dev/vmcp/script"
 )
 
-// Settings are what a run goes on with beside its program and its arguments, whatever is
-// configured by then. They are stored with the run.
+// Settings are what a run is resumed with, in addition to program and arguments, regardless of the current
+// configuration. They are stored with the run.
 type Settings struct {
 	Limits       script.Limits   `json:"limits"`
-	Entry        string          `json:"entry,omitempty"` // the function that is called; "" is run
+	Entry        string          `json:"entry,omitempty"` // the function to call; "" is run
 	OnDoubt      string          `json:"onDoubt,omitempty"`
 	OnDisconnect string          `json:"onDisconnect,omitempty"`
 	Isolated     bool            `json:"isolated,omitempty"`
-	Whole        bool            `json:"whole,omitempty"`   // limits.time is from its beginning to its end
-	Output       json.RawMessage `json:"output,omitempty"`  // the schema of what it returns
+	Whole        bool            `json:"whole,omitempty"`   // limits.time bounds the whole run
+	Output       json.RawMessage `json:"output,omitempty"`  // schema of the result
 	Can          json.RawMessage `json:"can,omitempty"`     // capabilities of the client that began it
-	Who          json.RawMessage `json:"who,omitempty"`     // who began it, see auth.Principal.Keep
-	Profile      string          `json:"profile,omitempty"` // that it was begun through; "" is none
-	Audit        string          `json:"audit,omitempty"`   // the run that lines of the audit name
+	Who          json.RawMessage `json:"who,omitempty"`     // principal that began it, see auth.Principal.Encode
+	Profile      string          `json:"profile,omitempty"` // of the client that began it; "" is none
+	Audit        string          `json:"audit,omitempty"`   // id of the run in audit events
 	Trace        string          `json:"trace,omitempty"`   // traceparent of the first request
 }
 
-// JSON is the form in which they are stored.
+// JSON is the stored form.
 func (s Settings) JSON() json.RawMessage {
 	text, err := json.Marshal(s)
 	if err != nil {
-		panic(err) // texts and numbers, and JSON that was read as such
+		panic(err) // a bug: strings, numbers and valid JSON
 	}
 	return text
 }
 
-// settingsOf reads the settings of a run.
+// settingsOf decodes the settings of a run.
 func settingsOf(r store.Run) (s Settings, err error) {
 	err = json.Unmarshal(r.Limits, &s)
 	return s, err
 }
 
-// ProgramOf is a program as it is stored.
+// ProgramOf is the stored form of a program.
 func ProgramOf(p *script.Program) store.Program {
 	return store.Program{Main: p.Name(), Files: p.Sources(), Engine: script.Engine, Hash: p.Hash()}
 }

@@ -1,4 +1,4 @@
-// Package shape remembers what the last result of each tool looked like: its keys, and types in the place of values.
+// Package shape keeps the shape of the last result of each tool: its keys, with types in place of values.
 package shape
 
 import (
@@ -13,33 +13,33 @@ import (
 )
 
 const (
-	// maxResult bounds a result that is looked at, maxShape what is kept of one, in bytes.
+	// maxResult bounds a result that is analysed, maxShape the stored shape, in bytes.
 	maxResult, maxShape = 256 << 10, 8 << 10
-	// maxTools bounds the tools that something is kept of.
+	// maxTools bounds the tools with a stored shape.
 	maxTools = 10_000
-	// Of an object so many keys are shown, of a list so many different shapes of members, and so deep.
+	// Bounds of a shape: keys of an object, different shapes of elements of a list, depth.
 	maxKeys, maxMembers, maxDepth = 60, 5, 8
-	// rest says how much longer than it took to look at a result nothing is looked at, and pause how long at least: calls
-	// may not get slower.
+	// After analysing a result, Note does nothing for rest times as long as that took, and for pause at least: calls
+	// must not become slower.
 	rest  = 50
 	pause = 100 * time.Millisecond
 )
 
-// Table has the shapes of results by the names of tools. It is safe for concurrent use, and its zero value is empty.
+// Table has the shapes of results by tool name. It is safe for concurrent use; its zero value is empty.
 type Table struct {
 	mu  sync.RWMutex
 	all map[string]*last // guarded by mu
 }
 
-// last is of one tool.
+// last is the last shape of one tool.
 type last struct {
 	mu    sync.Mutex
 	at    time.Time       // guarded by mu
 	shape json.RawMessage // guarded by mu
-	until time.Time       // guarded by mu: nothing is looked at before
+	until time.Time       // guarded by mu: no result is analysed before
 }
 
-// Note looks at the result of a tool, unless one was looked at just before or it is too large.
+// Note analyses the result of a tool, unless one was analysed just before or it is too large.
 func (t *Table) Note(tool string, result []byte) {
 	l := t.of(tool)
 	if len(result) > maxResult || !l.mu.TryLock() {
@@ -55,7 +55,7 @@ func (t *Table) Note(tool string, result []byte) {
 	l.until = end.Add(max(rest*end.Sub(began), pause))
 }
 
-// of finds the entry of a tool, or makes it. When there are too many all are forgotten: tools have come and gone.
+// of finds or makes the entry of a tool. If there are too many, all are dropped.
 func (t *Table) of(tool string) *last {
 	if l := t.find(tool); l != nil {
 		return l
@@ -79,7 +79,7 @@ func (t *Table) find(tool string) *last {
 	return t.all[tool]
 }
 
-// Last is the shape of the last result of a tool that was looked at; nil for none.
+// Last is the shape of the last analysed result of a tool; nil for none.
 func (t *Table) Last(tool string) (at time.Time, shape json.RawMessage) {
 	l := t.find(tool)
 	if l == nil {
@@ -90,8 +90,8 @@ func (t *Table) Last(tool string) (at time.Time, shape json.RawMessage) {
 	return l.at, l.shape
 }
 
-// Of is the shape of what a script gets of the result of tools/call: its structured content, else the JSON in its one
-// text, else the text; else its contents.
+// Of is the shape of what a script gets from the result of tools/call: the structured content, else the JSON in its
+// only text, else the text; else the content blocks.
 func Of(result []byte) json.RawMessage {
 	value := jsonscan.Get(result, "structuredContent")
 	if value == nil {
@@ -113,7 +113,7 @@ func Of(result []byte) json.RawMessage {
 	for depth := maxDepth; ; depth-- {
 		var b bytes.Buffer
 		write(&b, tree, depth)
-		if b.Len() <= maxShape || depth == 0 { // at depth 0 it is a word
+		if b.Len() <= maxShape || depth == 0 { // at depth 0 it is one word
 			return b.Bytes()
 		}
 	}
@@ -153,7 +153,7 @@ func writeList(b *bytes.Buffer, list []any, depth int) {
 }
 
 func writeObject(b *bytes.Buffer, o map[string]any, depth int) {
-	if depth == 0 || len(o) > maxKeys { // that many keys are data
+	if depth == 0 || len(o) > maxKeys { // an object with so many keys is data
 		b.WriteString(`"object"`)
 		return
 	}
@@ -167,7 +167,7 @@ func writeObject(b *bytes.Buffer, o map[string]any, depth int) {
 		if i > 0 {
 			b.WriteByte(',')
 		}
-		key, _ := json.Marshal(name) // a text
+		key, _ := json.Marshal(name) // cannot fail: a string
 		b.Write(key)
 		b.WriteByte(':')
 		write(b, o[name], depth-1)

@@ -21,7 +21,7 @@ func TestOf(t *testing.T) {
 	}
 }
 
-// TestShapesAreBounded: neither width nor depth makes a shape larger than is kept, and it stays JSON.
+// TestShapesAreBounded: a wide or deep result has a bounded shape, which is valid JSON.
 func TestShapesAreBounded(t *testing.T) {
 	many := map[string]any{}
 	for i := range 100 {

@@ -7,8 +7,8 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// LogHandler adds trace_id and span_id to every line that is logged for a request which is part of a trace, whether
-// spans are exported or not. The names are those of OpenTelemetry's logs in formats other than its own.
+// LogHandler adds trace_id and span_id to every line that is logged for a request with a trace context, whether or not
+// spans are exported. The names are those of OpenTelemetry for other log formats.
 func LogHandler(next slog.Handler) slog.Handler { return logHandler{next} }
 
 type logHandler struct{ slog.Handler }

@@ -1,11 +1,16 @@
-// Package spans makes OpenTelemetry spans of what passes the door: request → run → step → backend call. The trace
-// context of a client comes in _meta (traceparent, tracestate, baggage: 2026-07-28, basic, "_meta"), and goes out to
-// backends the same way.
+// Package spans makes OpenTelemetry spans of requests at the door: request → run → step → backend call. The trace
+// context of a client is read from _meta (traceparent, tracestate, baggage: 2026-07-28, basic, "_meta"), and sent to
+// backends the same way. What _meta does not have is read from the HTTP headers (W3C Trace Context and Baggage), which
+// clients and gateways without knowledge of MCP send.
 package spans
 
 import (
 	"context"
 	"encoding/json"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
 	"sync/atomic"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -19,21 +24,20 @@ import (
 
 var traceContext = propagation.NewCompositeTextMapPropagator(propagation.TraceContext{}, propagation.Baggage{})
 
-// Spans makes spans with the tracer of the moment. Without one, or where it is nil, it makes none, at the cost of a
-// comparison.
+// Spans makes spans with the current tracer. If that or the *Spans is nil, it makes none, at the cost of a comparison.
 type Spans struct {
 	tracer atomic.Pointer[trace.Tracer]
 	hide   func(string) string
 }
 
-// New makes spans with a provider; nil is none. hide takes the secrets out of texts.
+// New makes spans with a provider; nil: none. hide replaces secrets in texts.
 func New(p trace.TracerProvider, hide func(string) string) *Spans {
 	s := &Spans{hide: hide}
 	s.Use(p)
 	return s
 }
 
-// Use makes spans with another provider from now on; nil is none. A span ends where it began.
+// Use sets the provider of later spans; nil: none. A span is exported by the provider with which it began.
 func (s *Spans) Use(p trace.TracerProvider) {
 	if p == nil {
 		s.tracer.Store(nil)
@@ -46,10 +50,10 @@ func (s *Spans) Use(p trace.TracerProvider) {
 // Made reports whether spans are made.
 func (s *Spans) Made() bool { return s != nil && s.tracer.Load() != nil }
 
-// End ends a span with the outcome and the error, if any.
+// End ends a span with an outcome and an error; nil for none.
 type End = func(outcome.Outcome, error)
 
-// none ends no span.
+// none is the End of no span.
 func none(outcome.Outcome, error) {}
 
 // Begin begins a span below that of ctx.
@@ -74,7 +78,7 @@ func (s *Spans) Begin(ctx context.Context, name string, attrs ...attribute.KeyVa
 	}
 }
 
-// Linked is Begin with a link to the trace of first, a traceparent, where that is another one.
+// Linked is Begin with a link to the trace of first, a traceparent, if that is another trace.
 func (s *Spans) Linked(ctx context.Context, first, name string, attrs ...attribute.KeyValue) (context.Context, End) {
 	if !s.Made() {
 		return ctx, none
@@ -87,14 +91,54 @@ func (s *Spans) Linked(ctx context.Context, first, name string, attrs ...attribu
 	return ctx, end
 }
 
-// Traceparent is the trace that ctx is part of; "" without one.
+// Within is ctx with the trace context of a request's headers; that of _meta has precedence. Without such headers it
+// costs two map lookups.
+func (s *Spans) Within(ctx context.Context, h http.Header) context.Context {
+	if len(h["Traceparent"]) == 1 { // several are ambiguous
+		ctx = propagation.TraceContext{}.Extract(ctx, headerCarrier(h))
+	}
+	if len(h["Baggage"]) > 0 && s.Made() {
+		ctx = propagation.Baggage{}.Extract(ctx, headerCarrier(h))
+	}
+	return ctx
+}
+
+// maxHeader bounds a header that is read, in bytes; it is the limit of the baggage format.
+const maxHeader = 8 << 10
+
+// headerCarrier reads trace context from the headers of a request. A list may be in several lines.
+type headerCarrier http.Header
+
+// Get implements propagation.TextMapCarrier.
+func (c headerCarrier) Get(key string) string {
+	values := c[http.CanonicalHeaderKey(key)]
+	if n := len(values); n == 0 || n > maxHeader {
+		return ""
+	}
+	size := len(values) - 1
+	for _, v := range values {
+		size += len(v)
+	}
+	if size > maxHeader {
+		return ""
+	}
+	return strings.Join(values, ",")
+}
+
+// Set implements propagation.TextMapCarrier: nothing is sent in headers.
+func (headerCarrier) Set(string, string) {}
+
+// Keys implements propagation.TextMapCarrier.
+func (c headerCarrier) Keys() []string { return slices.Collect(maps.Keys(c)) }
+
+// Traceparent is the traceparent of ctx; "" for none.
 func Traceparent(ctx context.Context) string {
 	c := propagation.MapCarrier{}
 	propagation.TraceContext{}.Inject(ctx, c)
 	return c["traceparent"]
 }
 
-// Backend begins the span of a request to a backend; name is the backend's own of what is asked for.
+// Backend begins the span of a request to a backend; name is the backend's own name of the entry.
 func (s *Spans) Backend(ctx context.Context, backend, name string) (context.Context, End) {
 	if !s.Made() {
 		return ctx, none
@@ -102,7 +146,8 @@ func (s *Spans) Backend(ctx context.Context, backend, name string) (context.Cont
 	return s.Begin(ctx, "backend "+backend, attribute.String("vmcp.backend", backend), attribute.String("vmcp.name", name))
 }
 
-// Request begins the span of a client's request, below the client's own, which is in the _meta of the request.
+// Request begins the span of a client's request, as a child of the client's span in the _meta of the request, else in
+// its headers, else in ctx.
 func (s *Spans) Request(ctx context.Context, method, revision string, meta json.RawMessage) (context.Context, End) {
 	if !s.Made() {
 		return known(ctx, meta), none
@@ -111,7 +156,7 @@ func (s *Spans) Request(ctx context.Context, method, revision string, meta json.
 	return s.Begin(ctx, method, attribute.String("mcp.method.name", method), attribute.String("mcp.protocol.version", revision))
 }
 
-// known is ctx with the trace that a client says that its request is part of, for the log.
+// known is ctx with the trace context of the client, for the log.
 func known(ctx context.Context, meta json.RawMessage) context.Context {
 	if jsonscan.Get(meta, "traceparent") == nil {
 		return ctx
@@ -119,7 +164,7 @@ func known(ctx context.Context, meta json.RawMessage) context.Context {
 	return propagation.TraceContext{}.Extract(ctx, &metaCarrier{meta: meta})
 }
 
-// Inject puts the present trace context into the _meta of a request to a backend.
+// Inject adds the current trace context to the _meta of a request to a backend.
 func (s *Spans) Inject(ctx context.Context, params json.RawMessage) json.RawMessage {
 	if !s.Made() {
 		return params
@@ -129,7 +174,7 @@ func (s *Spans) Inject(ctx context.Context, params json.RawMessage) json.RawMess
 	return jsonscan.Set(params, "_meta", c.meta)
 }
 
-// metaCarrier is a _meta object as a carrier of trace context.
+// metaCarrier reads and writes trace context in a _meta object.
 type metaCarrier struct{ meta json.RawMessage }
 
 func (c metaCarrier) Get(key string) string { return jsonscan.GetString(c.meta, key) }

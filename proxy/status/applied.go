@@ -5,15 +5,15 @@ import (
 	"time"
 )
 
-// Applied keeps which configuration is served, and why the one that came last is not. The zero value is that of an
-// endpoint before its first. It is safe for concurrent use.
+// Applied records which configuration is served, and why the last one was refused. The zero value is before the first.
+// It is safe for concurrent use.
 type Applied struct {
 	mu      sync.Mutex
 	config  Config    // guarded by mu
 	attempt time.Time // guarded by mu
 }
 
-// Apply notes that a configuration is served from now on.
+// Apply records that a configuration is served.
 func (a *Applied) Apply(source, hash string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -21,7 +21,7 @@ func (a *Applied) Apply(source, hash string) {
 	a.config = Config{Source: source, Hash: hash, Generation: a.config.Generation + 1, AppliedAt: a.attempt.UTC()}
 }
 
-// Refuse notes why a configuration is not served. The one before goes on.
+// Refuse records why a configuration was refused. The previous one is still served.
 func (a *Applied) Refuse(why string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

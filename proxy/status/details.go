@@ -7,10 +7,10 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/diag"
 )
 
-// Details are what /readyz shows to operators: what an endpoint is made of at one moment.
+// Details are the state of an endpoint at one moment, which /readyz shows to operators.
 type Details struct {
-	Ready    bool             `json:"ready"`    // every backend is that is not disabled, and /readyz answers 200
-	Draining bool             `json:"draining"` // the process is about to end
+	Ready    bool             `json:"ready"`    // /readyz answers 200, and every backend that is not disabled is ready
+	Draining bool             `json:"draining"` // the process is shutting down
 	Sessions int              `json:"sessions"`
 	Backends []DetailsBackend `json:"backends"`
 	Tools    []DetailsTool    `json:"tools,omitempty"`
@@ -24,16 +24,16 @@ type Details struct {
 // DetailsConfig is the configuration that is served.
 type DetailsConfig struct {
 	Hash       string    `json:"hash"`       // see package fingerprint: equal files have equal hashes
-	Generation uint64    `json:"generation"` // how many were applied, this one included
+	Generation uint64    `json:"generation"` // number of applied configurations
 	AppliedAt  time.Time `json:"appliedAt"`
 }
 
-// DetailsCluster are the replicas as one of them sees them: all of a page is of that one alone.
+// DetailsCluster is the cluster as this replica sees it: the rest of the document is about this replica alone.
 type DetailsCluster struct {
 	ID        string         `json:"id"`        // of this replica
 	Advertise string         `json:"advertise"` // where the others dial it
-	Replicas  int            `json:"replicas"`  // that live, this one included
-	Configs   map[string]int `json:"configs"`   // how many replicas serve which configuration, by its hash
+	Replicas  int            `json:"replicas"`  // alive, including this one
+	Configs   map[string]int `json:"configs"`   // number of replicas by hash of their configuration
 	Error     string         `json:"error,omitempty"`
 }
 
@@ -57,7 +57,7 @@ type DetailsBackend struct {
 	Resources int    `json:"resources"`
 }
 
-// DetailsTool is one tool and where it comes from.
+// DetailsTool is one tool, with its backend.
 type DetailsTool struct {
 	Name        string          `json:"name"`
 	Backend     string          `json:"backend,omitempty"` // empty for a scripted tool
@@ -71,6 +71,6 @@ type DetailsTool struct {
 type DetailsProfile struct {
 	Name        string `json:"name"`
 	Description string `json:"description,omitempty"`
-	URL         string `json:"url"`   // its path at the endpoint
-	Tools       int    `json:"tools"` // that it shows where no policy hides any
+	URL         string `json:"url"`   // path at the endpoint
+	Tools       int    `json:"tools"` // number of its tools without policies
 }

@@ -1,6 +1,5 @@
-// Package status is what a running endpoint says of itself to those who operate it: the documents that the API below
-// /api/v1 answers with and that vmcp status, logs and describe print. It holds no value of a variable, a header or a
-// call.
+// Package status has the documents about a running endpoint for operators: those of the API below /api/v1, which vmcp
+// status, logs and describe print. They contain no values of variables, headers or calls.
 package status
 
 import (
@@ -15,15 +14,15 @@ import (
 type Status struct {
 	Name      string        `json:"name"`
 	Version   string        `json:"version"`
-	Commit    string        `json:"commit"` // that was built; "" when the build does not know it
+	Commit    string        `json:"commit"` // of the build; "" if it is not known
 	PID       int           `json:"pid"`
-	URL       string        `json:"url"` // of the MCP endpoint; "" over stdio
+	URL       string        `json:"url"` // of the MCP endpoint; "" on stdio
 	StartedAt time.Time     `json:"startedAt"`
-	Ready     bool          `json:"ready"` // as /readyz answers
+	Ready     bool          `json:"ready"` // as at /readyz
 	Draining  bool          `json:"draining"`
-	Sessions  int           `json:"sessions"` // of clients, open ones
+	Sessions  int           `json:"sessions"` // open ones of clients
 	Config    Config        `json:"config"`
-	Cluster   *Cluster      `json:"cluster,omitempty"` // nil: the process is alone
+	Cluster   *Cluster      `json:"cluster,omitempty"` // nil: not in a cluster
 	Backends  []Backend     `json:"backends"`          // in the order of the configuration
 	Tools     Tools         `json:"tools"`
 	Profiles  []Profile     `json:"profiles"`
@@ -40,26 +39,26 @@ func (s *Status) Healthy() bool {
 	return s.Config.Error == "" && s.Config.Generation > 0
 }
 
-// Cluster says which replica a status is of: all of it is what that one sees, and has.
+// Cluster says which replica a status is of: the whole document is about that one.
 type Cluster struct {
 	ID        string `json:"id"`
 	Advertise string `json:"advertise"` // where the others dial it
-	Replicas  int    `json:"replicas"`  // that live, this one included
-	Configs   int    `json:"configs"`   // different configurations that they serve
+	Replicas  int    `json:"replicas"`  // alive, including this one
+	Configs   int    `json:"configs"`   // number of different configurations that they serve
 	Error     string `json:"error,omitempty"`
 }
 
-// Replica is one of the replicas in the document of GET /api/v1/replicas: {"replicas": [...]}, the one that was asked first.
+// Replica is an element of GET /api/v1/replicas, {"replicas": [...]}; the replica that was asked is the first.
 type Replica struct {
-	ID      string  `json:"id"` // "" for a process that is alone
+	ID      string  `json:"id"` // "" for a process in no cluster
 	Address string  `json:"address"`
 	Status  *Status `json:"status,omitempty"`
 	Error   string  `json:"error,omitempty"` // why there is no status
 }
 
-// Server is what is known of the process that serves, and of no configuration.
+// Server is what is known of the serving process independently of the configuration.
 type Server struct {
-	Commit string // that was built
+	Commit string // of the build
 	URL    string // of the MCP endpoint
 }
 
@@ -67,9 +66,9 @@ type Server struct {
 type Config struct {
 	Source     string    `json:"source"`     // the file; "" for none
 	Hash       string    `json:"hash"`       // see package fingerprint
-	Generation uint64    `json:"generation"` // how many were applied, this one included; 0 before the first
+	Generation uint64    `json:"generation"` // number of applied configurations; 0 before the first
 	AppliedAt  time.Time `json:"appliedAt,omitzero"`
-	// Error is why the last version of the configuration is not the one that is served; "" when it is.
+	// Error is why the last version of the configuration was refused; "" if it is served.
 	Error string `json:"error,omitempty"`
 }
 
@@ -81,47 +80,47 @@ const (
 	Disabled   = "disabled"
 )
 
-// Backend is one of the servers behind the endpoint.
+// Backend is one backend.
 type Backend struct {
 	Name        string    `json:"name"`
 	State       string    `json:"state"`
 	Since       time.Time `json:"since"`
-	Error       string    `json:"error,omitempty"` // what went wrong last, while it is not ready
+	Error       string    `json:"error,omitempty"` // the last error, while it is not ready
 	Transport   string    `json:"transport"`       // stdio, streamable-http or sse
 	Revision    string    `json:"revision,omitempty"`
 	Prefix      string    `json:"prefix"` // of the names of its tools
 	Tools       int       `json:"tools"`
 	Prompts     int       `json:"prompts"`
-	Resources   int       `json:"resources"` // with templates
+	Resources   int       `json:"resources"` // including templates
 	Connections int64     `json:"connections"`
 	Calls       uint64    `json:"calls"`
-	Failures    uint64    `json:"failures"` // calls without an answer
-	Restarts    uint64    `json:"restarts"` // how often it was dialled or started again
+	Failures    uint64    `json:"failures"` // calls without a response
+	Restarts    uint64    `json:"restarts"` // number of reconnections or restarts
 	LastCallAt  time.Time `json:"lastCallAt,omitzero"`
 	Processes   []Process `json:"processes"`
 }
 
-// Process is a process of a backend over stdio.
+// Process is the process of a stdio backend.
 type Process struct {
 	PID       int       `json:"pid"`
-	RSSBytes  int64     `json:"rssBytes,omitempty"` // resident memory; left out where the system does not say
+	RSSBytes  int64     `json:"rssBytes,omitempty"` // resident memory; absent if the system does not report it
 	StartedAt time.Time `json:"startedAt"`
 }
 
-// Tools are how many there are.
+// Tools are numbers of tools.
 type Tools struct {
-	Visible int `json:"visible"` // to clients, in the list of /mcp
-	Hidden  int `json:"hidden"`  // that scripts alone call
+	Visible int `json:"visible"` // to clients, at /mcp
+	Hidden  int `json:"hidden"`  // callable by scripts only
 }
 
 // Profile is a named view of the catalog.
 type Profile struct {
 	Name  string `json:"name"`
 	URL   string `json:"url"`
-	Tools int    `json:"tools"` // that its clients see
+	Tools int    `json:"tools"` // visible to its clients
 }
 
-// ToolRow is a tool in the document of GET /api/v1/tools, {"tools":[…]}.
+// ToolRow is an element of GET /api/v1/tools, {"tools":[…]}.
 type ToolRow struct {
 	Name        string `json:"name"`
 	Title       string `json:"title,omitempty"`
@@ -130,7 +129,7 @@ type ToolRow struct {
 	Original    string `json:"original,omitempty"` // its name at the backend
 	Scripted    bool   `json:"scripted"`
 	Hidden      bool   `json:"hidden"`
-	SchemaBytes int    `json:"schemaBytes"` // of its schemas, as clients get them
+	SchemaBytes int    `json:"schemaBytes"` // of its schemas, in the form for clients
 }
 
 // Tool is the document of GET /api/v1/tools/NAME.
@@ -139,25 +138,25 @@ type Tool struct {
 	InputSchema  json.RawMessage `json:"inputSchema,omitempty"`
 	OutputSchema json.RawMessage `json:"outputSchema,omitempty"`
 	Annotations  json.RawMessage `json:"annotations,omitempty"`
-	Example      json.RawMessage `json:"example,omitempty"` // arguments that the input schema takes; none when there is no telling
-	Call         string          `json:"call"`              // a command for a shell
-	Script       string          `json:"script"`            // an expression of Starlark
-	Source       string          `json:"source,omitempty"`  // file:line where a scripted tool is defined
+	Example      json.RawMessage `json:"example,omitempty"` // valid arguments; none if they cannot be derived
+	Call         string          `json:"call"`              // a shell command
+	Script       string          `json:"script"`            // a Starlark expression
+	Source       string          `json:"source,omitempty"`  // file:line of a scripted tool's definition
 	LastResult   *LastResult     `json:"lastResult,omitempty"`
 }
 
-// LastResult is what the last result of a tool looked like.
+// LastResult describes the last result of a tool.
 type LastResult struct {
 	At time.Time `json:"at"`
-	// Shape has the keys of the result, and types in the place of values: "string", "number", "boolean", "null"; a
-	// list has the shape of its members, each different one once.
+	// Shape has the keys of the result, with types in place of values: "string", "number", "boolean", "null"; a list
+	// has the different shapes of its elements.
 	Shape json.RawMessage `json:"shape"`
 }
 
-// LogLine is a line of GET /api/v1/backends/NAME/logs and GET /api/v1/logs, which answer with one JSON text per line.
+// LogLine is a line of GET /api/v1/backends/NAME/logs and GET /api/v1/logs, whose responses are one JSON text per line.
 type LogLine = lines.Line
 
-// Failure is the document of every answer that is not 2xx.
+// Failure is the document of every response that is not 2xx.
 type Failure struct {
 	Error string `json:"error"`
 	Hint  string `json:"hint,omitempty"`

@@ -10,32 +10,31 @@ import (
 )
 
 const (
-	// announceQuiet is how long nothing must have changed for a list_changed to go out.
+	// announceQuiet is the time without a change after which a list_changed is sent.
 	announceQuiet = 300 * time.Millisecond
-	// announceMost is how long changes that follow each other can hold it back.
+	// announceMost is the longest time for which further changes can delay it.
 	announceMost = time.Second
 )
 
-// announcements are the list_changed notifications that clients still have to get. A
-// change of a list is in the catalog at once; what says so waits for a moment without
-// changes, so that ten backends that become ready within a second are one notification or
-// two, not ten. While the process is young nothing goes out: its lists are held back, too.
+// announcements are the pending list_changed notifications. A change of a list is in the catalog at once, but its
+// notification is delayed until there is a moment without changes, so that ten backends that become ready within a
+// second cause one or two notifications, not ten. During the start nothing is sent: lists are delayed, too.
 type announcements struct {
-	wake chan struct{} // cap 1
+	wake chan struct{} // capacity 1
 
 	mu      sync.Mutex
-	count   uint64                  // guarded by mu: of all changes so far
-	pending map[announcement]uint64 // guarded by mu: the count with the last change of each
+	count   uint64                  // guarded by mu: number of changes so far
+	pending map[announcement]uint64 // guarded by mu: value of count after the last change of each
 }
 
-// announcement is one notification: for all clients, or for that of one session, whose
-// backend session has changed.
+// announcement is one notification: for all clients, or for the client of one session whose backend session has
+// changed.
 type announcement struct {
 	session, method string
-	views           bool // only the views of clients may have changed, and not what there is
+	views           bool // only the views of clients may have changed, not the catalog
 }
 
-// add announces a change.
+// add adds a change.
 func (a *announcements) add(one announcement) {
 	a.mu.Lock()
 	if a.pending == nil {
@@ -58,8 +57,8 @@ func (a *announcements) take() map[announcement]uint64 {
 	return all
 }
 
-// Reading is called before a client is given the lists of a catalog. What it returns is called when it has the
-// start of one, with the method that lists it.
+// Reading is called before a client reads a list of a catalog. The returned function is called with the list's method
+// when the client has the first page.
 func (t *Set) Reading(s *edge.Session) (done func(method string)) {
 	t.announcements.mu.Lock()
 	change := t.announcements.count
@@ -67,19 +66,19 @@ func (t *Set) Reading(s *edge.Session) (done func(method string)) {
 	return func(method string) { t.o.Followed(s).told.hasRead(method, change) }
 }
 
-// ListChanged announces that a list has changed to the client of a session, or with "" to all.
+// ListChanged announces that a list has changed, to the client of a session, or to all ("").
 func (t *Set) ListChanged(session, method string) {
 	t.announcements.add(announcement{session: session, method: method})
 }
 
-// ViewsChanged announces that lists may read differently to those who see a part of them.
+// ViewsChanged announces that the views of clients may have changed.
 func (t *Set) ViewsChanged() {
 	for _, l := range wire.Lists {
 		t.announcements.add(announcement{method: l.Changed, views: true})
 	}
 }
 
-// Announce sends what is pending whenever nothing has changed for a moment, until Life ends.
+// Announce sends pending notifications after each quiet moment, until Life ends.
 func (t *Set) Announce() {
 	for t.awaitChange() {
 		for a, change := range t.announcements.take() {
@@ -92,7 +91,7 @@ func (t *Set) Announce() {
 	}
 }
 
-// awaitChange waits until something is to be announced; false once Life has ended.
+// awaitChange waits until a notification is pending; false once Life has ended.
 func (t *Set) awaitChange() bool {
 	for _, c := range []<-chan struct{}{t.announcements.wake, t.o.Started} {
 		select {
@@ -105,7 +104,7 @@ func (t *Set) awaitChange() bool {
 	return true
 }
 
-// awaitQuiet waits until nothing has been announced for announceQuiet.
+// awaitQuiet waits until nothing was announced for announceQuiet, at most for announceMost.
 func (t *Set) awaitQuiet() {
 	quiet, most := time.NewTimer(announceQuiet), time.NewTimer(announceMost)
 	defer quiet.Stop()
@@ -124,8 +123,8 @@ func (t *Set) awaitQuiet() {
 	}
 }
 
-// broadcast sends a list_changed to every session, and to the listeners that want it, for whom
-// the list reads differently. A session that has read it since the change knows.
+// broadcast sends a list_changed to every session, and to the listeners that want it, for which the list differs. A
+// session that has read the list since the change is left out.
 func (t *Set) broadcast(a announcement, change uint64) {
 	frame := wire.Notification(a.method, nil)
 	news := func(to *told, v *catalog.View) bool { return !(a.views && v.Whole()) && to.news(v, a.method) }

@@ -9,8 +9,8 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
 
-// TestChangesOfAMomentAreOneNotification: a change waits for a moment in which nothing changes,
-// and not longer than a second.
+// TestChangesOfAMomentAreOneNotification: a notification waits for a moment without changes, but not longer than a
+// second.
 func TestChangesOfAMomentAreOneNotification(t *testing.T) {
 	for _, tt := range []struct {
 		name          string

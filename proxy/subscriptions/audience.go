@@ -9,18 +9,17 @@ import (
 	"github.com/vmcp-dev/vmcp/proxy/edge"
 )
 
-// Where policies decide who sees what, a notification goes only to those whom it tells nothing
-// that they may not know: that a list has changed to those for whom it reads differently, that a
-// resource was updated to those who may read it now.
+// With policies, a notification is sent only to clients that it tells nothing they may not know: that a list has
+// changed, if the list differs for the client; that a resource was updated, if the client may read it now.
 
-// told is how lists read for one client when it was told of them last.
+// told is the content of the lists, as hashes, of which one client was last notified.
 type told struct {
 	mu     sync.Mutex
-	prints map[string]catalog.Print // by the notification about a list; guarded by mu
-	read   map[string]uint64        // by the method that lists; guarded by mu: how many changes there had been
+	prints map[string]catalog.Print // by list_changed method; guarded by mu
+	read   map[string]uint64        // by list method; guarded by mu: number of changes when the client read it
 }
 
-// hasRead notes that the client has a list as it was after a change.
+// hasRead records that the client has read a list after a change.
 func (t *told) hasRead(method string, change uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -30,8 +29,7 @@ func (t *told) hasRead(method string, change uint64) {
 	t.read[method] = change
 }
 
-// knows reports whether the client has read the lists that a notification is about, and none of them before a
-// change.
+// knows reports whether the client has read the lists of a notification, each after the change.
 func (t *told) knows(changed string, change uint64) (known bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -45,7 +43,7 @@ func (t *told) knows(changed string, change uint64) (known bool) {
 	return known
 }
 
-// news reports whether a list reads differently by now, and notes how it does.
+// news reports whether a list differs from the recorded one, and records it.
 func (t *told) news(v *catalog.View, method string) bool {
 	if v.Whole() {
 		return true
@@ -64,17 +62,17 @@ func (t *told) news(v *catalog.View, method string) bool {
 	return true
 }
 
-// begin notes how all lists read for a client that begins.
+// begin records all lists for a client that begins.
 func (t *told) begin(v *catalog.View) {
 	for _, l := range wire.Lists {
 		t.news(v, l.Changed)
 	}
 }
 
-// Opened notes how the lists read for a session that begins: it is told of what changes later.
+// Opened records the lists for a new session: it is notified of later changes.
 func (t *Set) Opened(s *edge.Session) { t.o.Followed(s).told.begin(t.o.View(s)) }
 
-// Recheck ends the subscriptions of those who may not read what they follow any more.
+// Recheck ends the subscriptions to resources that their clients may no longer read.
 func (t *Set) Recheck() {
 	t.o.Server.EachSession(func(s *edge.Session) {
 		v := t.o.View(s)

@@ -8,39 +8,39 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
 
-// Followed is the resources that the client of one session follows. The zero value is none.
+// Followed is the set of resources to which the client of one session has subscribed. The zero value is empty.
 type Followed struct {
 	mu       sync.Mutex
 	over     bool                    // guarded by mu, like all below
-	uris     map[string]subscription // of resources
+	uris     map[string]subscription // by URI of the resource
 	uriBytes int                     // of uris
 	told     told
 }
 
-// All are the URIs of what the session follows.
+// All are the URIs of the subscriptions.
 func (f *Followed) All() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return slices.Collect(maps.Keys(f.uris))
 }
 
-// subscription is how a session follows a resource.
+// subscription is the way in which a session is subscribed to a resource.
 type subscription int
 
 const (
 	none   subscription = iota
-	shared              // with others, on the backend's main connection
-	own                 // on a connection of the session's own
+	shared              // on the backend's shared connection, together with others
+	own                 // on a private connection of the session
 )
 
 const (
-	// maxFollowed is how many resources one client can follow.
+	// maxFollowed bounds the subscriptions of one client.
 	maxFollowed = 1000
-	// maxFollowedBytes is how long their URIs can be together.
+	// maxFollowedBytes bounds the length of their URIs together.
 	maxFollowedBytes = 256 << 10
 )
 
-// mayFollow says why the session cannot follow one more resource.
+// mayFollow returns why the session cannot have one more subscription.
 func (f *Followed) mayFollow(uri string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -53,8 +53,7 @@ func (f *Followed) mayFollow(uri string) error {
 	return nil
 }
 
-// follow notes how the session follows a resource. It is false when the session has
-// ended or follows it so already.
+// follow adds a subscription; false if the session has ended or has the same subscription.
 func (f *Followed) follow(uri string, how subscription) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -71,7 +70,7 @@ func (f *Followed) follow(uri string, how subscription) bool {
 	return true
 }
 
-// unfollow ends that, and returns how the session followed the resource.
+// unfollow removes a subscription and returns its kind.
 func (f *Followed) unfollow(uri string) subscription {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -83,8 +82,7 @@ func (f *Followed) unfollow(uri string) subscription {
 	return how
 }
 
-// follows reports whether the session follows a resource, on its own connection or on
-// the shared one.
+// follows reports whether the session is subscribed to a resource, on a private connection (mine) or on the shared one.
 func (f *Followed) follows(uri string, mine bool) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -94,8 +92,7 @@ func (f *Followed) follows(uri string, mine bool) bool {
 	return f.uris[uri] == shared
 }
 
-// unfollowAll forgets what the session followed that has ended, and returns what it followed
-// together with others.
+// unfollowAll removes all subscriptions of a session that has ended, and returns those on shared connections.
 func (f *Followed) unfollowAll() (uris []string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/vmcp-dev/vmcp/backends"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 	"github.com/vmcp-dev/vmcp/proxy/catalog"
@@ -14,7 +15,7 @@ import (
 
 // A listener is one subscriptions/listen stream of a stateless client.
 type listener struct {
-	id   json.RawMessage // of the request: every message carries it
+	id   json.RawMessage // id of the request, which every message has
 	out  edge.FrameWriter
 	want map[string]bool // list_changed methods
 	uris []string        // guarded by listeners.mu
@@ -22,35 +23,37 @@ type listener struct {
 	told told
 }
 
-// send passes a notification on under the subscription's id.
+// send sends a notification with the id of the subscription.
 func (l *listener) send(method string, params json.RawMessage) {
 	meta := jsonscan.Set(jsonscan.Get(params, "_meta"), wire.MetaSubscriptionID, l.id)
 	l.out.Offer(wire.Notification(method, jsonscan.Set(params, "_meta", meta)))
 }
 
-// maxListeners bounds the streams that are open at one time. Each has a connection, too.
+// maxListeners bounds the open streams. Each has a connection, too.
 const maxListeners = 10_000
 
-var errListeners = wire.Errorf(wire.Busy, "as many clients listen as the endpoint takes (%d); try again in a moment", maxListeners)
+var errListeners = wire.Errorf(wire.Busy, "the endpoint has %d subscriptions/listen streams, which is the limit; try again in a moment", maxListeners)
 
-// listeners is every open stream.
+// listeners is the set of open streams.
 type listeners struct {
 	mu  sync.Mutex
 	all map[*listener]struct{} // guarded by mu
 }
 
-// full reports whether there is no room for one more.
+// full reports whether there is no room for another stream.
 func (t *listeners) full() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return len(t.all) >= maxListeners
 }
 
-// add makes l one of those that are notified, and sends ack before anything else can be sent: what
-// changes from the moment that the client has it reaches the client.
+// add adds l to the notified streams, and sends ack before any notification: changes after the client has received ack
+// reach the client. The lists are recorded at this moment, not before the backends were asked: a list that changed
+// meanwhile and changes back is announced.
 func (t *listeners) add(l *listener, ack json.RawMessage) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	l.told.begin(l.view())
 	if t.all == nil {
 		t.all = map[*listener]struct{}{}
 	}
@@ -58,7 +61,7 @@ func (t *listeners) add(l *listener, ack json.RawMessage) {
 	l.send(wire.Acknowledged, ack)
 }
 
-// remove ends l and returns what it follows.
+// remove removes l and returns its subscriptions.
 func (t *listeners) remove(l *listener) (uris []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -74,15 +77,14 @@ func (t *listeners) each(f func(*listener)) {
 	}
 }
 
-// Listen notifies a stateless client on out of what it asked for in the filter of the request id, until
-// ctx ends: the client leaves, or no stream goes on. The error is that of too many.
-// view is what the client sees of the present catalog.
+// Listen sends a stateless client on out the notifications that the filter of the request id selects, until ctx ends:
+// the client disconnects, or streams are drained. The error says that there are too many streams. view returns what the
+// client sees of the current catalog.
 func (t *Set) Listen(ctx context.Context, id json.RawMessage, out edge.FrameWriter, filter json.RawMessage, view func() *catalog.View) error {
 	if t.listeners.full() {
 		return errListeners
 	}
 	l := &listener{id: slices.Clone(id), out: out, want: map[string]bool{}, view: view}
-	l.told.begin(view())
 	var honoured jsonscan.Object
 	for _, list := range wire.Lists {
 		if string(jsonscan.Get(filter, list.Filter)) == "true" {
@@ -101,7 +103,7 @@ func (t *Set) Listen(ctx context.Context, id json.RawMessage, out edge.FrameWrit
 	return nil
 }
 
-// subscribeAll subscribes to the resources that exist and may be read, as many as a client can follow, and
+// subscribeAll subscribes to the resources of uris that exist and may be read, as many as a client can have, and
 // returns them.
 func (t *Set) subscribeAll(ctx context.Context, v *catalog.View, uris json.RawMessage) (honoured []string) {
 	size := 0
@@ -115,5 +117,17 @@ func (t *Set) subscribeAll(ctx context.Context, v *catalog.View, uris json.RawMe
 		}
 		return true
 	})
+	t.awaitSubscribed(ctx, honoured)
 	return honoured
+}
+
+// awaitSubscribed waits until the backends of resources have acknowledged the subscriptions.
+func (t *Set) awaitSubscribed(ctx context.Context, uris []string) {
+	known := map[*backends.Backend]bool{}
+	for _, uri := range uris {
+		if e := t.o.Catalog(nil).Find(catalog.Resource(uri)); e != nil && e.Backend != nil && !known[e.Backend] {
+			known[e.Backend] = true
+			e.Backend.Subscribed(ctx)
+		}
+	}
 }

@@ -1,5 +1,5 @@
-// Package subscriptions is who follows what, and telling them: resources that sessions subscribe to,
-// streams of subscriptions/listen, and the announcements that a list has changed.
+// Package subscriptions notifies clients: it has the subscriptions of sessions to resources, the streams of
+// subscriptions/listen, and the list_changed notifications.
 package subscriptions
 
 import (
@@ -15,26 +15,26 @@ import (
 	"github.com/vmcp-dev/vmcp/proxy/edge"
 )
 
-// Options are what a Set takes from its surroundings. All are needed.
+// Options configure a Set. All are required.
 type Options struct {
 	Log    *slog.Logger
 	Server *edge.Server
-	// Catalog is the present catalog of a session, with nil that of everybody.
+	// Catalog is the current catalog of a session, or with nil the common one.
 	Catalog func(*edge.Session) *catalog.Catalog
-	// View is what a session sees of its present catalog.
+	// View is what a session sees of its current catalog.
 	View func(*edge.Session) *catalog.View
-	// Followed is where what a session follows is kept.
+	// Followed returns the Followed of a session.
 	Followed func(*edge.Session) *Followed
-	// Started is closed when changes of lists may be announced.
+	// Started is closed when list_changed notifications may be sent.
 	Started <-chan struct{}
-	// Life ends with the process; Spawn runs what is waited for then.
+	// Life is cancelled at the end of the process; Spawn runs a goroutine that the end waits for.
 	Life  context.Context
 	Spawn func(func()) bool
 }
 
-// A Set is who follows what. It counts who subscribed to a resource, so that its backend is
-// asked once however many clients do. Backends are asked side by side: one that is slow holds
-// up only those who want its own resources.
+// A Set has all subscriptions. It counts the subscribers of each resource, so that a backend gets one
+// resources/subscribe for any number of clients. Requests to backends are made per resource: a slow backend delays only
+// subscribers of its resources.
 type Set struct {
 	o             Options
 	listeners     listeners
@@ -44,20 +44,20 @@ type Set struct {
 	all map[string]*resource // by URI, guarded by mu
 }
 
-// New makes a Set in which nobody follows anything.
+// New makes an empty Set.
 func New(o Options) *Set {
 	return &Set{o: o, announcements: announcements{wake: make(chan struct{}, 1)}}
 }
 
-// resource is what is known of one resource while anybody follows it or changes that.
+// resource is the state of one resource while there are subscribers or changes to them.
 type resource struct {
 	mu      sync.Mutex // held while the backend is asked
-	clients int        // guarded by mu
-	users   int        // who holds or waits for mu; guarded by Set.mu
+	clients int        // number of subscribers; guarded by mu
+	users   int        // number of goroutines that hold or wait for mu; guarded by Set.mu
 }
 
-// Subscribe follows a resource, which is e, where the session's calls are made: on a connection
-// of its own, if it has one, else together with everybody else.
+// Subscribe subscribes a session to a resource, which is e, over the connection of the session's calls: a private one
+// if it has one, else the shared one.
 func (t *Set) Subscribe(ctx context.Context, s *edge.Session, as *backends.Caller, e *catalog.Entry, uri string) error {
 	if e.Backend == nil {
 		return wire.Errorf(wire.InvalidParams, "resource %s cannot be subscribed to: it is this endpoint's own, and notifications/resources/list_changed says when the text of a script changes", uri)
@@ -74,10 +74,14 @@ func (t *Set) Subscribe(ctx context.Context, s *edge.Session, as *backends.Calle
 		f.follow(uri, own)
 		return nil
 	}
-	return t.add(ctx, uri, func() bool { return f.follow(uri, shared) })
+	err = t.add(ctx, uri, func() bool { return f.follow(uri, shared) })
+	if err == nil {
+		e.Backend.Subscribed(ctx)
+	}
+	return err
 }
 
-// Unsubscribe is Subscribe undone.
+// Unsubscribe is the inverse of Subscribe.
 func (t *Set) Unsubscribe(ctx context.Context, s *edge.Session, as *backends.Caller, uri string) error {
 	switch t.o.Followed(s).unfollow(uri) {
 	case shared:
@@ -90,7 +94,7 @@ func (t *Set) Unsubscribe(ctx context.Context, s *edge.Session, as *backends.Cal
 	return nil
 }
 
-// with calls f with the subscription of a resource, alone.
+// with calls f with the state of a resource, with its mu held.
 func (t *Set) with(uri string, f func(*resource)) {
 	t.mu.Lock()
 	s := t.all[uri]
@@ -105,17 +109,16 @@ func (t *Set) with(uri string, f func(*resource)) {
 	t.mu.Unlock()
 	s.mu.Lock()
 	f(s)
-	unused := s.clients == 0
 	s.mu.Unlock()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if s.users--; s.users == 0 && unused {
+	if s.users--; s.users == 0 && s.clients == 0 { // the last user needs no s.mu
 		delete(t.all, uri)
 	}
 }
 
-// add follows a resource for one more client. note, if any, notifies the client's session;
-// it is false when the session is over or follows the resource already, and is not counted.
+// add adds a subscriber of a resource. note, if not nil, records the subscription in the session; if it returns false,
+// since the session has ended or has the subscription already, the subscriber is not counted.
 func (t *Set) add(ctx context.Context, uri string, note func() bool) (err error) {
 	e := t.o.Catalog(nil).Find(catalog.Resource(uri))
 	if e == nil || e.Backend == nil {
@@ -136,7 +139,7 @@ func (t *Set) add(ctx context.Context, uri string, note func() bool) (err error)
 	return err
 }
 
-// remove is add undone.
+// remove is the inverse of add.
 func (t *Set) remove(ctx context.Context, uri string) {
 	t.with(uri, func(s *resource) {
 		e := t.o.Catalog(nil).Find(catalog.Resource(uri))
@@ -146,26 +149,25 @@ func (t *Set) remove(ctx context.Context, uri string) {
 	})
 }
 
-// end unsubscribes from a resource that nobody follows. A backend that cannot be asked goes on
-// sending, to nobody.
+// end unsubscribes from a resource without subscribers. If the backend does not answer, its notifications are dropped.
 func (t *Set) end(ctx context.Context, e *catalog.Entry, uri string) {
 	if err := e.Backend.Unsubscribe(ctx, e.Original); err != nil {
 		t.o.Log.Debug("unsubscribe", "backend", e.Backend.Name(), "uri", uri, "err", err)
 	}
 }
 
-// Leave forgets what the client of a session followed that has ended.
+// Leave removes the subscriptions of a session that has ended.
 func (t *Set) Leave(f *Followed) { t.leave(f.unfollowAll()) }
 
-// leave removes what a client followed that is gone. Nobody waits for the backends.
+// leave removes subscriptions, without waiting for the backends.
 func (t *Set) leave(uris []string) {
 	for _, uri := range uris {
 		t.o.Spawn(func() { t.remove(t.o.Life, uri) })
 	}
 }
 
-// ResourceUpdated notifies everybody who subscribed, or the one session on whose own
-// connection the notification came.
+// ResourceUpdated notifies all subscribers of a resource, or, if the notification came on the private connection of the
+// session of, that one.
 func (t *Set) ResourceUpdated(be *backends.Backend, of, uri string, params json.RawMessage) {
 	c := t.o.Catalog(t.o.Server.Session(of))
 	params = c.ExposeMember(be.Name(), params, "uri")

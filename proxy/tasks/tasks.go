@@ -1,8 +1,8 @@
-// Package tasks remembers which backend runs a task.
+// Package tasks stores which backend runs a task.
 //
-// Tasks exist twice: in 2025-11-25 a client asks for one with params.task, where the server
-// has the capability tasks and the tool does not forbid it; with the extension of
-// 2026-07-28 the server decides. Either way the messages pass through to the backend.
+// There are two kinds of tasks: in 2025-11-25 a client requests one with params.task, if the server has the capability
+// tasks and the tool does not forbid it; with the extension of 2026-07-28 the server decides. The messages of both are
+// passed on to the backend.
 package tasks
 
 import (
@@ -20,40 +20,39 @@ import (
 )
 
 const (
-	// most bounds how many tasks are remembered; the oldest are forgotten first.
+	// most bounds the tasks in memory; the oldest are dropped.
 	most = 10_000
-	// idBytes is how long the id of one may be.
+	// idBytes bounds the id of a task, in bytes.
 	idBytes = 1 << 10
-	// shortest and longest are for how long the replicas of a cluster remember one.
+	// shortest and longest bound the time for which the shared store keeps a task.
 	shortest, longest = 24 * time.Hour, 30 * 24 * time.Hour
-	// putWithin is how long their store may take.
+	// putWithin bounds writing to it.
 	putWithin = 2 * time.Second
 )
 
-// A Table remembers which backend runs a task, and for whom, so that tasks/get and its
-// kin find their way (extension io.modelcontextprotocol/tasks). The zero value is empty.
+// A Table has the backend and the owner of each task, for tasks/get and the other methods with a taskId (extension
+// io.modelcontextprotocol/tasks). The zero value is empty.
 type Table struct {
 	mu    sync.Mutex
 	owned map[key]owner // guarded by mu
 	order []key         // guarded by mu, oldest first
 
-	shared atomic.Pointer[cluster.Members] // nil: the process is alone
+	shared atomic.Pointer[cluster.Members] // nil: not in a cluster
 }
 
-// A key is a task of a principal: ids come from backends, and two of them may give the same
-// one to two principals.
+// A key is a task of a principal: ids are chosen by backends, and two backends may give the same id to two principals.
 type key struct{ principal, id string }
 
 type owner struct {
-	tool    *catalog.Entry // whose call it is
+	tool    *catalog.Entry // that was called
 	session string
 }
 
-// Use makes the replicas of a cluster know the tasks, too.
+// Use shares the tasks with the other replicas of a cluster.
 func (t *Table) Use(m *cluster.Members) { t.shared.Store(m) }
 
-// Note remembers the task that a result speaks of, which a call of tool has begun. Every replica knows it when Note
-// returns, unless the error says why not: then this one does.
+// Note stores the task of a result that a call of tool has begun. When it returns nil, every replica can find the task;
+// after an error only this one.
 func (t *Table) Note(ctx context.Context, c *edge.Client, tool *catalog.Entry, result json.RawMessage) error {
 	if !jsonscan.Contains(result, `"taskId"`, "I") {
 		return nil
@@ -76,7 +75,7 @@ func (t *Table) Note(ctx context.Context, c *edge.Client, tool *catalog.Entry, r
 	return m.PutTask(ctx, cluster.Task{Principal: c.Principal, ID: id, Backend: tool.Backend.Name(), Tool: tool.Original, Session: sessionOf(c)}, life(task))
 }
 
-// life is how long the replicas remember a task.
+// life is how long the shared store keeps a task.
 func life(task json.RawMessage) time.Duration {
 	ttl := time.Duration(0)
 	for _, member := range []string{"ttl", "ttlMs"} {
@@ -94,7 +93,7 @@ func sessionOf(c *edge.Client) string {
 	return c.Session.ID
 }
 
-// add reports whether the task was known.
+// add reports whether the task was there already.
 func (t *Table) add(k key, o owner) (known bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -112,8 +111,8 @@ func (t *Table) add(k key, o owner) (known bool) {
 	return known
 }
 
-// Tool is the tool whose call has begun a client's own task; another client's does not exist. The error is that of a
-// store that may know it, and does not answer.
+// Tool is the tool whose call has begun a task of this client; ok is false for unknown tasks and those of other
+// clients. The error says that the shared store, which may have it, does not answer.
 func (t *Table) Tool(ctx context.Context, id string, c *edge.Client, now *catalog.Catalog) (tool *catalog.Entry, ok bool, err error) {
 	k := key{c.Principal, id}
 	t.mu.Lock()
@@ -133,7 +132,7 @@ func (t *Table) Tool(ctx context.Context, id string, c *edge.Client, now *catalo
 	return o.tool, true, nil
 }
 
-// find asks the store for a task that another replica has noted. Its tool is the present one.
+// find reads a task of another replica from the shared store. Its tool is that of the current catalog.
 func find(ctx context.Context, m *cluster.Members, k key, now *catalog.Catalog) (owner, bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, putWithin)
 	defer cancel()

@@ -1,5 +1,5 @@
-// Package trace is what a client sees that asks what a scripted tool did: every effect of the
-// run, with those of the scripted tools that it called.
+// Package trace makes the trace of a scripted tool's call for a client: all effects of the run, including those of
+// scripted tools that it called.
 package trace
 
 import (
@@ -15,37 +15,37 @@ import (
 	"github.com/vmcp-dev/vmcp/script"
 )
 
-// Key is the _meta key by which a client asks for a trace, and under which the result of the
-// call has it. OldKey is the same in its first spelling, which is still read.
+// Key is the _meta key by which a client requests a trace, and which the result has. OldKey is its earlier spelling,
+// which is still accepted.
 const (
 	Key    = "dev.vmcp/trace"
 	OldKey = "vmcp.dev/trace"
 )
 
 const (
-	// maxEffects bounds one trace; a run may do many more.
+	// maxEffects bounds the effects in one trace.
 	maxEffects = 2000
-	// maxText bounds names and errors of effects to what fits a line.
+	// maxText bounds names and errors of effects, in characters.
 	maxText = 200
 )
 
-// Trace is what one call of a scripted tool did, as it travels.
+// Trace is the JSON form of a trace.
 type Trace struct {
 	Tool       string   `json:"tool"`
 	DurationMs float64  `json:"durationMs"`
-	Steps      uint64   `json:"interpreterSteps,omitempty"` // 0 when the run failed, as Memory
+	Steps      uint64   `json:"interpreterSteps,omitempty"` // 0 if the run failed; so is Memory
 	Memory     int64    `json:"memory,omitempty"`
 	Effects    []Effect `json:"effects"`
-	LeftOut    int      `json:"leftOut,omitempty"` // effects that were too many
+	LeftOut    int      `json:"leftOut,omitempty"` // number of effects beyond maxEffects
 }
 
-// Effect is one effect of a run. Its key is its position: "4.b1.0" is the first effect of the
-// second branch of the parallel at 4, "2/0" the first of the script called at 2.
+// Effect is one effect of a run. Its key is its position: "4.b1.0" is the first effect of the second branch of the
+// parallel at 4, "2/0" the first of the script called at 2.
 type Effect struct {
 	Key        string  `json:"key"`
 	Kind       string  `json:"kind"`
 	Name       string  `json:"name,omitempty"`
-	StartMs    float64 `json:"startMs"` // since the run began
+	StartMs    float64 `json:"startMs"` // since the start of the run
 	DurationMs float64 `json:"durationMs"`
 	Bytes      int     `json:"bytes,omitempty"` // of the result
 	Replayed   bool    `json:"replayed,omitempty"`
@@ -58,34 +58,34 @@ type recorder struct {
 
 	mu      sync.Mutex
 	effects []Effect       // guarded by mu
-	index   map[string]int // where the effect of a key is; guarded by mu
+	index   map[string]int // of effects by key; guarded by mu
 	starts  []time.Time    // of effects; guarded by mu
 	left    int            // guarded by mu
 }
 
-// recorderKey is the key of the recorder in the context of a call, and of the calls that it makes.
+// recorderKey is the context key of the recorder, for the call and for the calls that it makes.
 type recorderKey struct{}
 
-// Start begins a trace.
+// Start begins a trace in the returned context.
 func Start(ctx context.Context) context.Context {
 	return context.WithValue(ctx, recorderKey{}, &recorder{began: time.Now(), index: map[string]int{}})
 }
 
-// wholeKey is the key of what records the call of a context.
+// wholeKey is the context key of a cases.Recorder.
 type wholeKey struct{}
 
-// Record records the call in ctx, all of it; a trace has what a client may see.
+// Record sets the cases.Recorder of a call, which gets everything, whereas a trace has only what a client may see.
 func Record(ctx context.Context, r *cases.Recorder) context.Context {
 	return context.WithValue(ctx, wholeKey{}, r)
 }
 
-// Whole is what records the call in ctx; nil when nothing does.
+// Whole is the cases.Recorder of ctx; nil for none.
 func Whole(ctx context.Context) *cases.Recorder {
 	r, _ := ctx.Value(wholeKey{}).(*cases.Recorder)
 	return r
 }
 
-// Recorder notes effects in the trace of ctx, without secrets; nil when there is no trace.
+// Recorder returns a function that adds effects to the trace of ctx, without secrets; nil if there is no trace.
 func Recorder(ctx context.Context, secrets *secret.Redactor) func(script.Event) {
 	at, ok := ctx.Value(recorderKey{}).(*recorder)
 	if !ok {
@@ -136,8 +136,7 @@ func (at *recorder) timed() (effects []Effect, took time.Duration) {
 
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
-// Of is the trace of ctx up to now as JSON, nil when there is none. res is nil when the run
-// failed.
+// Of is the trace of ctx as JSON, nil if there is none. res is nil if the run failed.
 func Of(ctx context.Context, tool string, res *script.Result) json.RawMessage {
 	at, ok := ctx.Value(recorderKey{}).(*recorder)
 	if !ok {
@@ -152,7 +151,7 @@ func Of(ctx context.Context, tool string, res *script.Result) json.RawMessage {
 	}
 	data, err := json.Marshal(t)
 	if err != nil {
-		panic(err) // numbers and texts
+		panic(err) // cannot fail: numbers and strings
 	}
 	return data
 }

@@ -1,4 +1,4 @@
-// Package validation finds what is wrong with a configuration, before anything is started.
+// Package validation checks a configuration without starting anything.
 package validation
 
 import (
@@ -10,40 +10,48 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/diag"
 	"github.com/vmcp-dev/vmcp/policy"
 	"github.com/vmcp-dev/vmcp/proxy/catalog"
+	"github.com/vmcp-dev/vmcp/proxy/catalog/scripted"
 	"github.com/vmcp-dev/vmcp/script/check"
 )
 
-// Check is what Proxy.Apply does before anything starts: it finds everything that is wrong with a
-// configuration, its scripts, libraries and workflows, and what may not be meant.
-// A configuration with problems of its own is checked as far as it goes.
+// Check finds everything for which Proxy.Apply would refuse a configuration, including its scripts, libraries and
+// workflows, and likely mistakes. A configuration that is itself invalid is checked as far as possible.
 func Check(cfg *config.Config) diag.Problems {
-	_, problems := CheckWith(cfg, catalog.Known{})
+	_, problems := CheckWith(cfg, scripted.Known{})
 	return problems
 }
 
-// CheckWith is Check with what is known of the tools of backends: types are followed from their
-// schemas. The program answers what editors ask; texts that are not saved yet are in known.
-func CheckWith(cfg *config.Config, known catalog.Known) (*check.Program, diag.Problems) {
+// CheckWith is Check with known tools of backends, whose schemas give types to scripts. The program answers queries of
+// editors; unsaved texts are in known.
+func CheckWith(cfg *config.Config, known scripted.Known) (*check.Program, diag.Problems) {
 	cfg.Complete()
 	program, problems := catalog.Check(cfg, known)
-	if err := auth.Check(cfg.IncomingAuth); err != nil && !cfg.Partial() {
-		problems = append(problems, diag.Problem{Pos: cfg.Place("incomingAuth"), Code: "config", Message: err.Error()})
-	}
-	if !cfg.Partial() {
-		_, found := policy.Compile(cfg)
-		problems = append(problems, found...)
+	if !cfg.Broken("incomingAuth") {
+		problems = append(problems, access(cfg)...)
 	}
 	return program, catalog.Judged(cfg, once(problems.Sorted()))
 }
 
-// once leaves out what the configuration says of a schema or time that the check of its text has found,
-// at a narrower place.
+// access checks authentication and policies.
+func access(cfg *config.Config) diag.Problems {
+	_, problems := policy.Compile(cfg)
+	if cfg.Partial() { // policies may name what could not be read
+		problems, _ = problems.Split()
+	}
+	if err := auth.Check(cfg.IncomingAuth); err != nil {
+		problems = append(problems, diag.Problem{Pos: cfg.Place("incomingAuth"), Code: "config", Message: err.Error()})
+	}
+	return problems
+}
+
+// once drops problems of the configuration about a schema or a duration that the check of the text reports at a
+// narrower position.
 func once(problems diag.Problems) diag.Problems {
 	schemas, times := map[diag.Pos]bool{}, map[diag.Pos]bool{}
 	for _, p := range problems {
 		line := diag.Pos{File: p.File, Line: p.Line}
 		schemas[line] = schemas[line] || p.Code == "schema"
-		times[line] = times[line] || p.Code == config.DeclarationCode && strings.Contains(p.Message, "is no duration")
+		times[line] = times[line] || p.Code == config.DeclarationCode && strings.Contains(p.Message, "is not a duration")
 	}
 	return slices.DeleteFunc(problems, func(p diag.Problem) bool {
 		line := diag.Pos{File: p.File, Line: p.Line}
@@ -51,9 +59,9 @@ func once(problems diag.Problems) diag.Problems {
 	})
 }
 
-// CheckTools compiles the scripts and composite tools of a configuration, as Apply would, and returns what
-// keeps them from being served. Nothing is started or read but the libraries that they name.
+// CheckTools compiles the scripts and composite tools of a configuration, as Apply would, and returns the problems for
+// which it would refuse them. It starts nothing, and reads only the libraries that they load.
 func CheckTools(cfg *config.Config) diag.Problems {
-	_, problems := catalog.Compile(cfg)
+	_, problems := scripted.Compile(cfg, scripted.Known{})
 	return problems
 }

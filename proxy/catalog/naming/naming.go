@@ -1,4 +1,4 @@
-// Package naming makes names that every client accepts of any text.
+// Package naming converts any text to a name that every client accepts.
 package naming
 
 import (
@@ -7,12 +7,12 @@ import (
 	"strings"
 )
 
-// Max is the longest name that every client accepts. Some refuse the whole list
-// over one longer name.
+// Max is the length of the longest name that every client accepts. Some clients refuse a whole list for one longer
+// name.
 const Max = 64
 
-// Exposed makes any text a name of 1 to 64 characters of [a-zA-Z0-9_-]. A text that
-// already is one stays as it is. The result depends on the text alone.
+// Exposed converts a text to a name of 1 to 64 characters of [a-zA-Z0-9_-]. A text that is one already is returned
+// unchanged. The result depends on the text alone.
 func Exposed(text string) string {
 	name := Clean(text)
 	if len(name) <= Max && name != "" {
@@ -21,8 +21,7 @@ func Exposed(text string) string {
 	return Hashed(text)
 }
 
-// Hashed is Exposed with a hash of the whole text at its end, for names that
-// are too long or would collide.
+// Hashed is Exposed with a hash of the whole text at its end, for names that are too long or would collide.
 func Hashed(text string) string {
 	tail := Tail(text)
 	name := Clean(text)
@@ -32,16 +31,16 @@ func Hashed(text string) string {
 	return name + tail
 }
 
-// Tail is the end of a name that cannot stay as it is.
+// Tail is the hash suffix for a name that cannot be used unchanged.
 func Tail(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return "_" + hex.EncodeToString(sum[:4])
 }
 
-// Clean replaces every character that names may not have.
+// Clean replaces every character that is not allowed in names.
 func Clean(text string) string { return strings.Map(Fit, text) }
 
-// Fit is r, or what stands for it in a name.
+// Fit is r if names may have it, else its replacement.
 func Fit(r rune) rune {
 	switch {
 	case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '_', r == '-':

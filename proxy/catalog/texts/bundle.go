@@ -10,7 +10,7 @@ import (
 	"github.com/vmcp-dev/vmcp/script"
 )
 
-// Bundles finds what the scripts of bundles load: texts of the bundle, then libraries.
+// Bundles finds what scripts of bundles load: first texts of the bundle, then libraries.
 type Bundles struct {
 	// Libraries finds the files of libraries.
 	Libraries Load
@@ -19,18 +19,18 @@ type Bundles struct {
 	loaded map[string]script.File // by name; guarded by mu
 }
 
-// bundlePrefix begins the names of files of bundles: no library can be called so.
+// bundlePrefix begins the names of files of bundles; names of libraries cannot begin so.
 const bundlePrefix = "configmap:"
 
 // FileOf is the name of a text of a bundle.
 func FileOf(b *config.Bundle, name string) string { return bundlePrefix + b.Name + "/" + name }
 
-// Same reports whether two tools come with the same texts.
+// Same reports whether two bundles have the same texts.
 func Same(a, b *config.Bundle) bool {
 	return a == b || a != nil && b != nil && a.Name == b.Name && maps.Equal(a.Texts, b.Texts)
 }
 
-// find finds a text of a bundle for a file of it.
+// find finds a text of the bundle that contains the file from.
 func (b *Bundles) find(of *config.Bundle, from, name string) (script.File, bool) {
 	if of == nil || !strings.HasPrefix(from, FileOf(of, "")) {
 		return script.File{}, false
@@ -49,7 +49,7 @@ func (b *Bundles) find(of *config.Bundle, from, name string) (script.File, bool)
 	return f, true
 }
 
-// Loader loads for all tools. Of a bundle that there are two versions of, one is taken.
+// Loader is a loader for all tools. If a bundle occurs in two versions, it uses one of them.
 func (b *Bundles) Loader(tools []config.ScriptedTool) Load {
 	known := map[string]*config.Bundle{}
 	for i := range tools {
@@ -70,7 +70,7 @@ func (b *Bundles) Loader(tools []config.ScriptedTool) Load {
 	}
 }
 
-// LoadFor loads for a tool that comes with a bundle: its own version of that.
+// LoadFor is the loader for a tool of a bundle, with that version of it.
 func (b *Bundles) LoadFor(of *config.Bundle) Load {
 	return func(from, name string) (script.File, error) {
 		if f, ok := b.find(of, from, name); ok {
@@ -80,7 +80,7 @@ func (b *Bundles) LoadFor(of *config.Bundle) Load {
 	}
 }
 
-// FileAt is the text of a bundle that an error of the engine stands in, or other.
+// FileAt is the text of a bundle in which an error of the interpreter occurred, or other.
 func (b *Bundles) FileAt(e *script.Error, other script.File) script.File {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -1,5 +1,5 @@
-// Package texts finds what scripts load: libraries of folders and of the configuration, the texts that a script
-// came with, and those that an editor has not saved.
+// Package texts finds what scripts load: libraries of folders and of the configuration, the texts of a script's bundle,
+// and the unsaved texts of an editor.
 package texts
 
 import (
@@ -15,10 +15,10 @@ import (
 	"github.com/vmcp-dev/vmcp/script/source"
 )
 
-// Load finds the file that load(name) means in the file from.
+// Load finds the file that load(name) in the file from means.
 type Load func(from, name string) (script.File, error)
 
-// Libraries is where load() finds files.
+// Libraries is the source of files for load().
 func Libraries(cfg *config.Config) source.Library {
 	l := source.Library{Inline: map[string]string{}, Origins: map[string]diag.Origin{}}
 	for i, lib := range cfg.Libraries {
@@ -33,13 +33,13 @@ func Libraries(cfg *config.Config) source.Library {
 	return l
 }
 
-// maxSource bounds the file of a script; limits.source is below, and says so itself.
+// maxSource bounds the file of a script, in bytes; limits.source is lower and has its own error.
 const maxSource = 16 << 20
 
-// Overlay are texts that stand for those of files, by absolute path.
+// Overlay has texts to use in place of those of files, by absolute path.
 type Overlay map[string][]byte
 
-// Read reads a file below a folder.
+// Read reads the file name below the folder dir.
 func (o Overlay) Read(dir, name string) ([]byte, error) {
 	if abs, err := filepath.Abs(filepath.Join(dir, name)); err == nil && o[abs] != nil {
 		return o[abs], nil
@@ -47,7 +47,7 @@ func (o Overlay) Read(dir, name string) ([]byte, error) {
 	return files.ReadBelow(dir, name, maxSource)
 }
 
-// Load loads libraries with the texts that are not saved yet.
+// Load is saved, with the texts of the overlay in place of files.
 func (o Overlay) Load(saved Load) Load {
 	if len(o) == 0 {
 		return saved
@@ -61,14 +61,14 @@ func (o Overlay) Load(saved Load) Load {
 	}
 }
 
-// maxLibraries bounds how many files of a folder are checked without being asked for.
+// maxLibraries bounds the files of a folder that are checked although nothing loads them.
 const maxLibraries = 5000
 
 // Below lists the files below a folder that scripts can load, and their tests.
 func Below(dir string) (names []string) {
 	_ = filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
 		switch {
-		case err != nil: // what cannot be read shows when it is loaded
+		case err != nil: // reported when it is loaded
 			return nil
 		case strings.HasPrefix(d.Name(), ".") && name != dir:
 			if d.IsDir() {

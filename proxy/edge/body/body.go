@@ -1,7 +1,6 @@
-// Package body reads the bodies of requests. A sender costs what it has sent, never what it announces: a body
-// begins in a pooled buffer and doubles while bytes come. Everything over that buffer is
-// booked on one account for the whole process until the body is given up, which for a
-// call that waits for its client's answer is when the call ends.
+// Package body reads the bodies of requests. A sender occupies memory for what it has sent, never for what it
+// announces: a body begins in a pooled buffer, which doubles as bytes arrive. What exceeds that buffer is reserved on
+// one account for the whole process until the body is released; for a suspended call that is when the call ends.
 package body
 
 import (
@@ -15,83 +14,81 @@ import (
 )
 
 const (
-	// Default is the largest request body where the configuration does not say.
+	// Default is the size limit of a request body, in bytes, without a configured one.
 	Default = 4 << 20
-	// keptSize is the largest buffer that is kept for the next request.
+	// keptSize is the largest buffer that is reused.
 	keptSize = 64 << 10
-	// Most bounds the bodies of more than keptSize that are held at one time.
+	// Most bounds the bodies of more than keptSize together, in bytes.
 	Most = 256 << 20
-	// Time is how long a body may stand still, and how long it may take beyond what
-	// rate allows.
+	// Time is how long no byte of a body may arrive, and how long it may take in addition to the time that rate allows.
 	Time = 30 * time.Second
-	// rate is how many bytes a second a body must bring on average.
+	// rate is the lowest average rate of a body, in bytes per second.
 	rate = 1 << 10
 )
 
 var (
-	// ErrTooLarge refuses a body for its size.
+	// ErrTooLarge is wrapped by the error for a body above the limit.
 	ErrTooLarge = errors.New("request body is larger")
-	// ErrBusy refuses one for what others hold.
-	ErrBusy = errors.New("the endpoint holds as many large requests as it can; try again in a moment")
+	// ErrBusy refuses a body when the account is full.
+	ErrBusy = errors.New("the memory for large requests is in use; try again in a moment")
 )
 
-// An Account counts bytes that are held up to a limit.
+// An Account counts reserved bytes, up to a limit.
 type Account struct {
-	Limit int64
-	held  atomic.Int64
+	Limit    int64
+	reserved atomic.Int64
 }
 
-// Take books n bytes, unless that exceeds the limit.
-func (a *Account) Take(n int64) bool {
-	if a.held.Add(n) <= a.Limit {
+// Reserve reserves n bytes; false if that exceeds the limit.
+func (a *Account) Reserve(n int64) bool {
+	if a.reserved.Add(n) <= a.Limit {
 		return true
 	}
-	a.held.Add(-n)
+	a.reserved.Add(-n)
 	return false
 }
 
-// A Buffer is a reusable request body or answer.
+// A Buffer is a reusable buffer for a request body or a response.
 type Buffer struct {
-	// B is what was read.
-	B    []byte
-	kept bool // something outlives the request and still reads it, and gives it back
+	// B is the content.
+	B        []byte
+	retained bool // something outlives the request, reads B, and calls Unreserve
 
-	account *Account
-	booked  int64 // on account
+	account  *Account
+	reserved int64 // bytes reserved on account
 }
 
 var buffers = sync.Pool{New: func() any { return &Buffer{B: make([]byte, 0, 4<<10)} }}
 
-// Take is an empty buffer.
-func Take() *Buffer { return buffers.Get().(*Buffer) }
+// New is an empty buffer.
+func New() *Buffer { return buffers.Get().(*Buffer) }
 
-// Free gives the buffer back, unless something keeps it.
+// Free returns the buffer to the pool, unless it is retained.
 func (b *Buffer) Free() {
-	if !b.kept {
-		b.Settle()
+	if !b.retained {
+		b.Unreserve()
 	}
-	if cap(b.B) <= keptSize && !b.kept {
+	if cap(b.B) <= keptSize && !b.retained {
 		b.B = b.B[:0]
 		buffers.Put(b)
 	}
 }
 
-// Keep says that something outlives the request and still reads the buffer: it calls Settle
-// when it has done so.
-func (b *Buffer) Keep() { b.kept = true }
+// Retain marks the buffer as used beyond the request: its user calls Unreserve when it has finished.
+func (b *Buffer) Retain() { b.retained = true }
 
-// Size is what the buffer holds in memory.
+// Size is the memory of the buffer, in bytes.
 func (b *Buffer) Size() int64 { return int64(cap(b.B)) }
 
-// Settle takes the body off the account.
-func (b *Buffer) Settle() {
-	if b.booked > 0 {
-		b.account.held.Add(-b.booked)
-		b.booked = 0
+// Unreserve returns the reserved bytes to the account.
+func (b *Buffer) Unreserve() {
+	if b.reserved > 0 {
+		b.account.reserved.Add(-b.reserved)
+		b.reserved = 0
 	}
 }
 
-// Read takes a request's body of at most so many bytes. It ends a body that stands still, and one that trickles.
+// Read reads a request's body of at most most bytes. It fails if the body stalls or is slower than rate.
 func (b *Buffer) Read(w http.ResponseWriter, r *http.Request, most int64, a *Account) error {
 	tooLarge := func() error { return fmt.Errorf("%w than %d bytes", ErrTooLarge, most) }
 	if r.ContentLength > most {
@@ -124,8 +121,7 @@ func (b *Buffer) Read(w http.ResponseWriter, r *http.Request, most int64, a *Acc
 	}
 }
 
-// deadline is when the next bytes of a body must have come that began some time ago
-// and brought n bytes until now.
+// deadline is when the next bytes must arrive of a body that began at began and has n bytes so far.
 func deadline(began, now time.Time, n int) time.Time {
 	still, slow := now.Add(Time), began.Add(Time+time.Duration(n)*time.Second/rate)
 	if slow.Before(still) {
@@ -134,10 +130,10 @@ func deadline(began, now time.Time, n int) time.Time {
 	return still
 }
 
-// Held is how many bytes are booked.
-func (a *Account) Held() int64 { return a.held.Load() }
+// Reserved is the number of reserved bytes.
+func (a *Account) Reserved() int64 { return a.reserved.Load() }
 
-// grow makes room for more, as much as is announced where that is little.
+// grow makes room for more: the announced size if that is small, else twice the size.
 func (b *Buffer) grow(announced int64) error {
 	size := 2 * cap(b.B)
 	switch {
@@ -150,10 +146,10 @@ func (b *Buffer) grow(announced int64) error {
 	}
 	size = max(size, len(b.B)+1)
 	if size > keptSize {
-		if !b.account.Take(int64(size) - b.booked) {
+		if !b.account.Reserve(int64(size) - b.reserved) {
 			return ErrBusy
 		}
-		b.booked = int64(size)
+		b.reserved = int64(size)
 	}
 	more := make([]byte, len(b.B), size)
 	copy(more, b.B)

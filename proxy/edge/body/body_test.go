@@ -5,8 +5,7 @@ import (
 	"time"
 )
 
-// TestDeadline: a body that moves may take long, one that stands still or trickles
-// is over.
+// TestDeadline: a body that arrives steadily may take long; one that stalls or is too slow is refused.
 func TestDeadline(t *testing.T) {
 	began := time.Now()
 	for _, tt := range []struct {

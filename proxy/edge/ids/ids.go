@@ -1,14 +1,13 @@
-// Package ids makes the texts that clients name their sessions by, where the configuration has keys
-// (sessionStorage.keys): what has to be known of a session to begin it anew elsewhere travels with its client,
-// sealed, so that nobody reads or changes it.
+// Package ids makes sealed session ids, which are used if the configuration has keys (sessionStorage.keys): what
+// another replica needs to restore a session is in its Mcp-Session-Id, sealed, so that no client can read or change it.
 //
-// The text is base64url without padding of a sealed text (package seal) of
+// The id is base64url without padding of a sealed text (package seal) of
 //
 //	form(1) | session(16) | SHA-256/128 of the principal(16) | issued, seconds(uvarint)
 //	  | owner | profile | revision | clientInfo | capabilities, each behind its length (uvarint)
 //	  | 1 where the capabilities are too large for it, else 0
 //
-// Where the owner can be reached is not in it: that comes from the table of replicas.
+// The address of the owner is not in it: that comes from the table of replicas.
 package ids
 
 import (
@@ -26,40 +25,40 @@ import (
 )
 
 const (
-	// Longest is how long a text is at most: balancers cap a header at 4 KiB, and all of them at 8.
+	// Longest is the length of the longest id, in bytes: some load balancers limit a header to 4 KiB, all to 8 KiB.
 	Longest = 2048
-	// Life is for how long a text is good where its session is not in memory: what is known of deleted sessions
-	// is kept as long.
+	// Life is how long after its issue an id is accepted if its session is not in memory; records of deleted sessions
+	// are kept as long.
 	Life = 24 * time.Hour
-	// Skew is how far the clocks of two replicas may be apart.
+	// Skew is the largest accepted difference between the clocks of two replicas.
 	Skew = time.Minute
 
 	form = 1
-	// maxInfo is how much of a clientInfo travels.
+	// maxInfo bounds the clientInfo in an id, in bytes.
 	maxInfo = 256
-	// maxCapabilities is how large capabilities travel.
+	// maxCapabilities bounds the capabilities in an id, in bytes.
 	maxCapabilities = 768
-	// idSize is how much of a session's id there is.
+	// idSize is the number of random bytes of a session.
 	idSize = 16
 )
 
-// A Session is what a text says of a session.
+// A Session is the content of an id.
 type Session struct {
 	ID           string // as New makes it
-	Owner        string // the replica that it was opened at; "" without a cluster
+	Owner        string // the replica that opened it; "" without a cluster
 	Principal    Digest
 	Profile      string
 	Revision     string
 	Info         json.RawMessage // shortened
 	Capabilities json.RawMessage
-	Elsewhere    bool // the capabilities are too large for the text
+	Elsewhere    bool // the capabilities are too large for the id
 	Issued       time.Time
 }
 
-// A Digest stands for a principal: whoever has the text can be compared with it.
+// A Digest identifies a principal, without containing its key.
 type Digest [16]byte
 
-// DigestOf stands for a principal's key.
+// DigestOf is the digest of a principal's key.
 func DigestOf(principal string) (d Digest) {
 	h := sha256.Sum256([]byte(principal))
 	copy(d[:], h[:])
@@ -68,33 +67,34 @@ func DigestOf(principal string) (d Digest) {
 
 var encoding = base32.StdEncoding.WithPadding(base32.NoPadding)
 
-// New makes the id of a session: 16 random bytes.
+// New makes the random part of an id: 16 bytes.
 func New() string {
 	var b [idSize]byte
 	rand.Read(b[:])
 	return encoding.EncodeToString(b[:])
 }
 
-// A Sealer makes texts and opens them.
+// A Sealer seals and opens ids.
 type Sealer struct {
 	ring  *seal.Ring
 	space string
 	owner string
+	now   func() time.Time
 }
 
-// NewSealer returns a sealer with the keys of a ring. space is what all texts belong to, such as the schema of a cluster:
-// those of another one do not open. owner is this replica.
-func NewSealer(ring *seal.Ring, space, owner string) *Sealer {
-	return &Sealer{ring: ring, space: space, owner: owner}
+// NewSealer returns a sealer with the keys of a ring. space is the namespace of the ids, such as the schema of a
+// cluster: ids of another one do not open. owner is the id of this replica, and now the clock that all replicas share.
+func NewSealer(ring *seal.Ring, space, owner string, now func() time.Time) *Sealer {
+	return &Sealer{ring: ring, space: space, owner: owner, now: now}
 }
 
-// Seal makes the text of a session that this replica opens now. It sets of s what the text says otherwise.
+// Seal makes the id of a session that this replica opens now. It sets Owner, Issued and what had to be shortened in s.
 func (l *Sealer) Seal(s *Session) string {
-	s.Owner, s.Issued, s.Info = l.owner, time.Now(), shorten(s.Info)
+	s.Owner, s.Issued, s.Info = l.owner, l.now(), shorten(s.Info)
 	s.Elsewhere = len(s.Capabilities) > maxCapabilities
 	id, err := encoding.DecodeString(s.ID)
 	if err != nil || len(id) != idSize {
-		panic("an id that New has not made: " + s.ID)
+		panic("ids: Seal of an id that New did not make: " + s.ID)
 	}
 	b := append(append([]byte{form}, id...), s.Principal[:]...)
 	b = binary.AppendUvarint(b, uint64(s.Issued.Unix()))
@@ -113,7 +113,7 @@ func (l *Sealer) Seal(s *Session) string {
 	return base64.RawURLEncoding.EncodeToString(l.ring.Encrypt(seal.Session, l.space, b))
 }
 
-// shorten is a clientInfo of at most maxInfo bytes: of a larger one the beginnings of name and version.
+// shorten limits a clientInfo to maxInfo bytes: of a larger one it keeps the beginnings of name and version.
 func shorten(info json.RawMessage) json.RawMessage {
 	if len(info) <= maxInfo {
 		return info
@@ -127,12 +127,13 @@ func shorten(info json.RawMessage) json.RawMessage {
 	return nil
 }
 
-// Open reads a text; ok is false for everything that no key has sealed so. Whether it is too old is for the caller.
+// Open reads an id; ok is false unless a key of the ring has sealed it for this space. The caller checks its age
+// (Expired).
 func (l *Sealer) Open(text string) (s *Session, ok bool) {
 	if len(text) > Longest {
 		return nil, false
 	}
-	sealed, err := base64.RawURLEncoding.Strict().DecodeString(text) // else the last character has bits to spare, and two texts are one id
+	sealed, err := base64.RawURLEncoding.Strict().DecodeString(text) // Strict: otherwise two texts could decode to the same id
 	if err != nil {
 		return nil, false
 	}
@@ -143,7 +144,7 @@ func (l *Sealer) Open(text string) (s *Session, ok bool) {
 	return read(b)
 }
 
-// read takes apart what a seal has held together. What does not fit was sealed by a newer version.
+// read decodes the sealed bytes. What it cannot decode was sealed by a newer version.
 func read(b []byte) (*Session, bool) {
 	const head = 1 + idSize + len(Digest{})
 	if len(b) < head || b[0] != form {
@@ -176,7 +177,7 @@ func read(b []byte) (*Session, bool) {
 	return s, true
 }
 
-// Expired reports whether a session that is not in memory is over by its age, or from a time to come.
+// Expired reports whether an id of a session that is not in memory is too old, or from the future.
 func (s *Session) Expired(now time.Time) bool {
 	return now.Sub(s.Issued) > Life+Skew || s.Issued.Sub(now) > Skew
 }

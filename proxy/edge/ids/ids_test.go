@@ -35,9 +35,9 @@ func session() *Session {
 		Info: json.RawMessage(`{"name":"probe","version":"1"}`), Capabilities: json.RawMessage(`{"elicitation":{}}`)}
 }
 
-// TestTextSaysWhatWasSealed: everything comes back, in a header's characters and in bounds.
+// TestTextSaysWhatWasSealed: everything is decoded again, and the id is bounded and valid in a header.
 func TestTextSaysWhatWasSealed(t *testing.T) {
-	l := NewSealer(ring(t, strings.Repeat("k", 64)), "vmcp", "REPLICA")
+	l := NewSealer(ring(t, strings.Repeat("k", 64)), "vmcp", "REPLICA", time.Now)
 	big := func(n int) json.RawMessage {
 		return json.RawMessage(fmt.Sprintf(`{"experimental":%q}`, strings.Repeat("x", n)))
 	}
@@ -75,13 +75,13 @@ func TestTextSaysWhatWasSealed(t *testing.T) {
 	}
 }
 
-// TestNothingElseOpens: changed, cut and foreign texts, and other spellings of a good one.
+// TestNothingElseOpens: changed, truncated and foreign ids are refused, and other encodings of a valid one.
 func TestNothingElseOpens(t *testing.T) {
-	l := NewSealer(ring(t, "a"), "vmcp", "r")
+	l := NewSealer(ring(t, "a"), "vmcp", "r", time.Now)
 	good := l.Seal(session())
 	bad := []string{"", "a", good[:len(good)-1], good + "A", good + "=", " " + good, good[4:], strings.Repeat("A", Longest+4), New(),
-		NewSealer(ring(t, "b"), "vmcp", "r").Seal(session()),
-		NewSealer(ring(t, "a"), "other", "r").Seal(session()),
+		NewSealer(ring(t, "b"), "vmcp", "r", time.Now).Seal(session()),
+		NewSealer(ring(t, "a"), "other", "r", time.Now).Seal(session()),
 		base64.RawURLEncoding.EncodeToString(ring(t, "a").Encrypt(seal.State, "vmcp", []byte("run x"))),
 		base64.RawURLEncoding.EncodeToString(ring(t, "a").Encrypt(seal.Session, "vmcp", []byte("run x"))),
 	}
@@ -99,10 +99,10 @@ func TestNothingElseOpens(t *testing.T) {
 	}
 }
 
-// TestRotation: each step opens what the one before has sealed.
+// TestRotation: at each step of a key rotation the ids of the step before open.
 func TestRotation(t *testing.T) {
 	r := ring(t, "a")
-	l := NewSealer(r, "vmcp", "r")
+	l := NewSealer(r, "vmcp", "r", time.Now)
 	old := l.Seal(session())
 	opens := func(text string, want bool) {
 		t.Helper()
@@ -120,7 +120,7 @@ func TestRotation(t *testing.T) {
 	opens(next, true)
 }
 
-// TestReadTakesAnything: what a seal holds together is still read with care, since another version may have written it.
+// TestReadTakesAnything: sealed bytes are decoded with care, since another version may have written them.
 func TestReadTakesAnything(t *testing.T) {
 	for range 20_000 {
 		b := make([]byte, 34+int(randomByte())%40)
@@ -141,7 +141,7 @@ func randomByte() byte {
 	return b[0]
 }
 
-// TestAge says how long a text is good for a session that is not in memory.
+// TestAge: how long an id is valid for a session that is not in memory.
 func TestAge(t *testing.T) {
 	now := time.Now()
 	for ago, want := range map[time.Duration]bool{0: false, 24 * time.Hour: false, 25 * time.Hour: true, -30 * time.Second: false, -2 * time.Minute: true} {
@@ -153,7 +153,7 @@ func TestAge(t *testing.T) {
 
 func BenchmarkOpen(b *testing.B) {
 	r, _ := seal.New([]seal.Key{key("a")})
-	l := NewSealer(r, "vmcp", "REPLICA")
+	l := NewSealer(r, "vmcp", "REPLICA", time.Now)
 	text := l.Seal(session())
 	b.ReportMetric(float64(len(text)), "characters")
 	b.ReportAllocs()

@@ -1,6 +1,6 @@
 "use strict";
-// Follows what changes, sends the forms, switches the theme. Everything that is shown is made by the server: this only
-// fetches the page again and puts the parts of it in place that are marked with data-live.
+// Updates the page on changes, sends the forms, switches the theme. All content is made by the server: this script only
+// fetches the page again and replaces the parts that are marked with data-live.
 (() => {
   const root = document.documentElement;
   const one = (selector, within = document) => within.querySelector(selector);
@@ -8,7 +8,7 @@
   const parse = (text) => new DOMParser().parseFromString(text, "text/html");
   const take = (nodes) => nodes.map((n) => document.importNode(n, true));
 
-  // The theme is the system's, until somebody chooses one.
+  // The theme is the system's, until the user chooses one.
   const themes = ["", "light", "dark"], names = { "": "Auto", light: "Light", dark: "Dark" };
   const stored = () => { try { return localStorage.getItem("vmcp-theme") || ""; } catch { return ""; } };
   function setTheme(theme) {
@@ -21,13 +21,13 @@
     button.setAttribute("aria-label", "Theme: " + names[theme] + ". Switch");
     button.onclick = () => {
       const next = themes[(themes.indexOf(theme) + 1) % themes.length];
-      try { localStorage.setItem("vmcp-theme", next); } catch { /* it is for this page only */ }
+      try { localStorage.setItem("vmcp-theme", next); } catch { /* it applies to this page only */ }
       setTheme(next);
     };
   }
   setTheme(stored());
 
-  // refresh fetches the page again. A part that somebody is writing in, has opened or selects text of stays as it is.
+  // refresh fetches the page again. A part in which the user types, has opened something or selects text is not replaced.
   let due, fetching = false, again = false;
   function later() { clearTimeout(due); due = setTimeout(refresh, 150); }
   const busy = (part) => {
@@ -43,7 +43,7 @@
       const answer = await fetch(location.href, { headers: { Accept: "text/html" }, cache: "no-store" });
       if (answer.status === 401) { location.reload(); return; }
       if (answer.ok) place(parse(await answer.text()));
-    } catch { /* the connection is gone: the stream says when it is back */ } finally {
+    } catch { /* the connection is lost: the event stream reports when it is back */ } finally {
       fetching = false;
       if (again) { again = false; later(); }
     }
@@ -76,10 +76,10 @@
     addEventListener("pageshow", (e) => { if (e.persisted) location.reload(); });
   }
   if (connection) follow();
-  // What is under way grows older without an event.
+  // Ages of what is in progress change without an event.
   setInterval(() => { if (document.body.hasAttribute("data-follow") && !document.hidden && one('[data-run][data-state="running"], [data-running]')) later(); }, 2000);
 
-  // valueOf makes JSON of a field, as text: numbers stay as they are written. undefined is a field that is left out.
+  // valueOf is the JSON text of a field; numbers are unchanged. undefined: the field is left out.
   function valueOf(field) {
     const input = one("input, select, textarea", field), text = input.value, always = field.hasAttribute("data-always");
     switch (field.dataset.kind) {
@@ -94,7 +94,7 @@
     }
   }
   function checked(input) {
-    try { JSON.parse(input.value); } catch (e) { throw wrong(input, "this is no JSON: " + e.message); }
+    try { JSON.parse(input.value); } catch (e) { throw wrong(input, "invalid JSON: " + e.message); }
     return input.value.trim();
   }
   function wrong(input, text) {
@@ -114,7 +114,7 @@
     return "{" + members.join(",") + "}";
   }
 
-  // post sends JSON and puts the part of a page that comes back into a place.
+  // post sends JSON and shows the fragment of HTML in the response.
   async function post(url, body, place, signal) {
     let nodes;
     try {
@@ -124,14 +124,14 @@
     } catch (e) {
       const p = document.createElement("p");
       p.className = "notice bad";
-      p.textContent = e.name === "AbortError" ? "Stopped: nobody waits for the answer any more." : "The endpoint does not answer: " + e.message;
+      p.textContent = e.name === "AbortError" ? "Cancelled: the page no longer waits for the result." : "The endpoint does not answer: " + e.message;
       nodes = [p];
     }
     place.replaceChildren(...nodes);
     place.scrollIntoView({ block: "nearest" });
   }
 
-  // A call: from its form, and again with the answers for as long as it asks.
+  // A call: from its form, and again with the answers while the result is input_required.
   function call(form) {
     const place = form.parentElement.querySelector("[data-result]"), send = one("[data-send]", form), stop = one("[data-abort]", form), took = one("[data-took]", form);
     async function run(more) {
@@ -152,7 +152,7 @@
         one("input, select, textarea, button", ask)?.focus();
         ask.addEventListener("submit", (e) => {
           e.preventDefault();
-          try { run(answers(ask, e.submitter)); } catch { /* said at the field */ }
+          try { run(answers(ask, e.submitter)); } catch { /* shown at the field */ }
         });
       }
     }
@@ -160,7 +160,7 @@
     form.addEventListener("submit", (e) => {
       e.preventDefault();
       if (send.disabled) return;
-      try { form.sent = objectOf(form); run(""); } catch { /* said at the field */ }
+      try { form.sent = objectOf(form); run(""); } catch { /* shown at the field */ }
     });
     form.addEventListener("keydown", (e) => { if (e.key === "Enter" && (e.ctrlKey || e.metaKey)) form.requestSubmit(send); });
   }
@@ -173,7 +173,7 @@
   }
   const elicited = (set, action) => "{\"action\":" + JSON.stringify(action) + (action === "accept" ? ",\"content\":" + objectOf(set) : "") + "}";
 
-  // An answer to a question of a run that is kept.
+  // An answer to a question of a kept run.
   function answer(form) {
     form.addEventListener("submit", async (e) => {
       e.preventDefault();
@@ -187,7 +187,7 @@
     });
   }
 
-  // filter hides the tools that have not all the words.
+  // filter hides the tools that lack one of the words.
   const query = one("[data-filter]");
   let touched = false;
   function filter() {

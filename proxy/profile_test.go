@@ -1,4 +1,4 @@
-package profile_test
+package proxy_test
 
 import (
 	"strings"
@@ -8,8 +8,8 @@ import (
 	"github.com/vmcp-dev/vmcp/proxy/profile"
 )
 
-// TestWhatBelongs: backends by name, tools by the last glob that matches, scripts where they are
-// named or nothing is listed.
+// TestWhatBelongs: backends by name, tools by the last matching glob, scripts if they are named or no workloads are
+// listed.
 func TestWhatBelongs(t *testing.T) {
 	tools := []string{"mail.mail_send", "mail.mail_delete", "web.web_get", "script.report", "script.report_delete"}
 	for _, tt := range []struct {

@@ -19,21 +19,22 @@ import (
 	"github.com/vmcp-dev/vmcp/script"
 )
 
-// What a backend asks in the middle of a call that a script makes, it asks the run: see proxy/runs, Part.Question.
+// Requests that a backend makes during a call of a script become questions of the run; see proxy/runs, Part.Question.
 
-// A round is what a stateless backend has asked, as the journal keeps it with the call that goes on with the answers.
+// A round is an input_required result of a stateless backend, as the journal keeps it with the call that continues
+// after the answers.
 type round struct {
-	Leg   int               `json:"leg"`             // how often it had asked before
-	State json.RawMessage   `json:"state,omitempty"` // what it wants to have back
-	Keys  map[string]string `json:"keys"`            // of its questions in the run, by what it calls them
-	kept  bool              // the journal has it, and the store its questions
+	Leg   int               `json:"leg"`             // number of earlier rounds
+	State json.RawMessage   `json:"state,omitempty"` // requestState of the backend
+	Keys  map[string]string `json:"keys"`            // keys of its questions in the run, by their keys in inputRequests
+	kept  bool              // the journal has the round, and the store its questions
 }
 
-// Rounds calls a backend for a script. What a stateless one asks for suspends the run: the call goes on in a later part,
-// with the answers and the state of the backend.
-func (c *Call) Rounds(ctx context.Context, be *backends.Backend, req *backends.Request) (*backends.Response, error) {
+// CallMultiRound calls a backend for a script. If a stateless backend requires input, the run is suspended, and a later
+// part repeats the request with the answers and the requestState.
+func (c *Call) CallMultiRound(ctx context.Context, be *backends.Backend, req *backends.Request) (*backends.Response, error) {
 	var at *round
-	if held := script.Held(ctx); held != nil {
+	if held := script.SavedState(ctx); held != nil {
 		at = &round{kept: true}
 		if err := json.Unmarshal(held, at); err != nil {
 			return nil, err
@@ -60,10 +61,10 @@ func (c *Call) Rounds(ctx context.Context, be *backends.Backend, req *backends.R
 			return nil, err
 		}
 	}
-	return nil, wire.Errorf(wire.InternalError, "backend %s asked for input %d times without an end", be.Name(), adapt.MaxRounds)
+	return nil, wire.Errorf(wire.InternalError, "backend %s required input %d times for one call, which is the limit", be.Name(), adapt.MaxRounds)
 }
 
-// nextRound is the next round: what the result of a backend asks for.
+// nextRound is the round for an input_required result.
 func (c *Call) nextRound(result json.RawMessage, last *round) (*round, error) {
 	next := &round{State: slices.Clone(jsonscan.Get(result, "requestState")), Keys: map[string]string{}}
 	if last != nil {
@@ -79,8 +80,8 @@ func (c *Call) nextRound(result json.RawMessage, last *round) (*round, error) {
 	return next, err
 }
 
-// question is a question of a backend as the run asks it. A client that is there and cannot be asked is the answer; where
-// nobody is there, somebody may answer later.
+// question is a backend's request as a question of the run. A connected client that does not support it counts as an
+// answer: an error. If no client is connected, the question stays open.
 func (c *Call) question(leg int, name, method string, params json.RawMessage) (script.Question, error) {
 	if !c.Host.x.Client().Can(method) {
 		return script.Question{}, adapt.CannotBeAsked(method)
@@ -88,7 +89,7 @@ func (c *Call) question(leg int, name, method string, params json.RawMessage) (s
 	return c.Host.part.Question(c.Options.Key, leg, name, method, jsonscan.Compact(params), c.Host.tool.Limits.ElicitTimeout.Std())
 }
 
-// goOn is the request of the next leg of a call. While answers are missing, it suspends the run.
+// goOn is the request with the answers of a round. While answers are missing, it suspends the run.
 func (c *Call) goOn(ctx context.Context, be *backends.Backend, req *backends.Request, at *round) (*backends.Request, error) {
 	if at == nil {
 		return req, nil
@@ -107,7 +108,7 @@ func (c *Call) goOn(ctx context.Context, be *backends.Backend, req *backends.Req
 		}
 		q, ok := c.Host.part.Known(key)
 		if !ok || !q.Deadline.IsZero() && !time.Now().Before(q.Deadline) {
-			return nil, &builtins.ToolError{Kind: builtins.Timeout, Msg: fmt.Sprintf("backend %s asked something, and nobody has answered in time", be.Name())}
+			return nil, &builtins.ToolError{Kind: builtins.Timeout, Msg: fmt.Sprintf("backend %s required input, and no answer arrived in time", be.Name())}
 		}
 		missing.Questions = append(missing.Questions, q)
 		if missing.Wake.IsZero() || q.Deadline.Before(missing.Wake) {
@@ -121,16 +122,16 @@ func (c *Call) goOn(ctx context.Context, be *backends.Backend, req *backends.Req
 	if err != nil {
 		return nil, err
 	}
-	if !at.kept { // the journal must not name what is not there
-		if err := c.Host.part.Keep(ctx, missing.Questions...); err != nil {
+	if !at.kept { // the journal must not name questions that the store does not have
+		if err := c.Host.part.StoreQuestions(ctx, missing.Questions...); err != nil {
 			return nil, err
 		}
 	}
-	script.Hold(ctx, held)
+	script.SaveState(ctx, held)
 	return nil, missing
 }
 
-// Ask asks what a backend waits for.
+// Ask makes a question of a backend's request during the call, and waits for the answer.
 func (c *Call) Ask(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
 	params = jsonscan.Compact(params)
 	name := runs.Digest([]byte(method), params)
@@ -141,13 +142,13 @@ func (c *Call) Ask(ctx context.Context, method string, params json.RawMessage) (
 	return c.Host.part.Ask(ctx, q)
 }
 
-// repeats counts how often the same is asked within one attempt of a call.
+// repeats counts equal questions within one attempt of a call.
 type repeats struct {
 	mu    sync.Mutex
 	times map[string]int // guarded by mu
 }
 
-// next is how often it was asked before.
+// next is the number of earlier questions of that name.
 func (r *repeats) next(name string) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -1,4 +1,4 @@
-package catalog
+package scripted
 
 import (
 	"encoding/json"
@@ -18,25 +18,25 @@ import (
 	"github.com/vmcp-dev/vmcp/script/check"
 )
 
-// A ScriptedTool is a workflow that clients see as a tool. It does not change.
-type ScriptedTool struct {
+// A Tool is a script that clients see as a tool. It is immutable.
+type Tool struct {
 	Name       string
-	definition json.RawMessage
+	Definition json.RawMessage // as clients see it, without derived hints
 	Program    *script.Program
-	text       string // as it is written
+	Text       string // its source
 	Limits     script.Limits
-	input      *schema.Schema // nil: anything, like output
-	output     *schema.Schema
-	none       atomic.Pointer[json.RawMessage] // what a call without arguments comes to, once it is known to fit
-	trusted    bool                            // its annotations may look safer than what it calls
-	Isolated   bool                            // runs in worker processes
-	composite  bool                            // it is written in the legacy format
+	Trusted    bool // its annotations may claim less risk than those of the tools that it calls
+	Isolated   bool // runs in worker processes
+	Composite  bool // it is written in the legacy format
 	Durable    Durable
-	calls      check.Calls    // the tools that it calls
-	steps      []migrate.Tool // where a composite names them
+	Calls      check.Calls    // the tools that it can call
+	Steps      []migrate.Tool // the tools that the steps of a composite name
+	input      *schema.Schema // nil: anything is valid; so for output
+	output     *schema.Schema
+	none       atomic.Pointer[json.RawMessage] // the arguments of a call without any, once they were validated
 }
 
-// generalLimits are those of runs of tools that set none.
+// generalLimits are the limits of tools that set none.
 func generalLimits(cfg *config.Config) script.Limits { return cfg.Limits.Or(script.DefaultLimits()) }
 
 // toolLimits are the limits of a tool's runs.
@@ -51,31 +51,31 @@ func toolLimits(cfg *config.Config, c *config.ScriptedTool) script.Limits {
 	return l
 }
 
-func compileScript(cfg *config.Config, c *config.ScriptedTool, text *scriptText, load texts.Load) (*ScriptedTool, error) {
-	t := &ScriptedTool{Name: c.Name, Limits: toolLimits(cfg, c), trusted: c.TrustAnnotations, Isolated: c.Isolated, Durable: durableOf(cfg, c)}
+func compileScript(cfg *config.Config, c *config.ScriptedTool, text *Text, load texts.Load) (*Tool, error) {
+	t := &Tool{Name: c.Name, Limits: toolLimits(cfg, c), Trusted: c.TrustAnnotations, Isolated: c.Isolated, Durable: durableOf(cfg, c)}
 	made, err := text.compile(t.Limits, load)
 	if err != nil {
 		return nil, err
 	}
 	t.Program = made.program.For(c.Entry)
-	t.text = string(text.source.File.Source)
-	t.calls = made.scan.Calls()
-	if len(text.source.Tools) > 1 { // which do not call what the others call
-		t.calls = made.scan.CallsOf(text.source.File, c.Entry)
+	t.Text = string(text.Source.File.Source)
+	t.Calls = made.scan.Calls()
+	if len(text.Source.Tools) > 1 { // a declared tool does not have the calls of the others
+		t.Calls = made.scan.CallsOf(text.Source.File, c.Entry)
 	}
-	t.definition = scriptDefinition(c)
+	t.Definition = scriptDefinition(c)
 	return t, nil
 }
 
-// compiled is the program of a text, for all of its tools.
+// compiled is the program of a text, shared by its tools.
 type compiled struct {
 	limits  script.Limits
 	program *script.Program
 	scan    *check.Scan
 }
 
-// compile compiles a text once for all of its tools that set the same limits to that.
-func (t *scriptText) compile(l script.Limits, load texts.Load) (compiled, error) {
+// compile compiles a text once for all of its tools with equal limits for compilation.
+func (t *Text) compile(l script.Limits, load texts.Load) (compiled, error) {
 	for _, made := range t.made {
 		if m := made.limits; m.Source == l.Source && m.Program == l.Program && m.LoadDepth == l.LoadDepth {
 			return made, nil
@@ -83,21 +83,21 @@ func (t *scriptText) compile(l script.Limits, load texts.Load) (compiled, error)
 	}
 	made := compiled{limits: l, scan: check.NewScan(builtins.Table())}
 	var functions []string
-	for _, e := range t.source.Tools {
+	for _, e := range t.Source.Tools {
 		functions = append(functions, e.Function)
 	}
 	options := legacy.With(script.Options{Builtins: builtins.All(), Load: load, Limits: l, Inspect: made.scan.File, Functions: functions})
 	var err error
-	if made.program, err = script.Compile(t.source.File, options); err != nil {
+	if made.program, err = script.Compile(t.Source.File, options); err != nil {
 		return compiled{}, err
 	}
 	t.made = append(t.made, made)
 	return made, nil
 }
 
-// compileSchemas compiles what the tool takes and returns.
-func (t *ScriptedTool) compileSchemas(c *config.ScriptedTool) (err error) {
-	if t.input, err = schema.Compile(jsonscan.Get(t.definition, "inputSchema")); err != nil {
+// compileSchemas compiles the schemas of parameters and result.
+func (t *Tool) compileSchemas(c *config.ScriptedTool) (err error) {
+	if t.input, err = schema.Compile(jsonscan.Get(t.Definition, "inputSchema")); err != nil {
 		return fmt.Errorf("parameters: %w", err)
 	}
 	if len(c.Output.JSON) > 0 {
@@ -108,8 +108,8 @@ func (t *ScriptedTool) compileSchemas(c *config.ScriptedTool) (err error) {
 	return nil
 }
 
-// Arguments fills in the defaults of a call's arguments and checks them.
-func (t *ScriptedTool) Arguments(raw json.RawMessage) (json.RawMessage, error) {
+// Arguments fills in defaults and validates the arguments of a call.
+func (t *Tool) Arguments(raw json.RawMessage) (json.RawMessage, error) {
 	if t.input == nil {
 		return wire.OrEmpty(raw), nil
 	}
@@ -126,14 +126,14 @@ func (t *ScriptedTool) Arguments(raw json.RawMessage) (json.RawMessage, error) {
 		return nil, fmt.Errorf("the arguments of %s do not fit its parameters: %w", t.Name, err)
 	}
 	if empty {
-		known := slices.Clip(slices.Clone(args)) // those of this call may be a part of its request
+		known := slices.Clip(slices.Clone(args)) // a copy: args may be part of the request
 		t.none.Store(&known)
 	}
 	return args, nil
 }
 
-// CheckOutput holds a result against the schema that the tool declares.
-func (t *ScriptedTool) CheckOutput(res *script.Result) error {
+// CheckOutput validates a result with the declared output schema.
+func (t *Tool) CheckOutput(res *script.Result) error {
 	if t.output == nil || res.IsError {
 		return nil
 	}
@@ -161,7 +161,7 @@ func scriptDefinition(c *config.ScriptedTool) json.RawMessage {
 	return def.JSON()
 }
 
-// orAnyObject is the schema of a tool's arguments, which a tool has to have.
+// orAnyObject is the input schema, which is required in MCP: any object if none is declared.
 func orAnyObject(input json.RawMessage) json.RawMessage {
 	if len(input) == 0 {
 		return json.RawMessage(`{"type":"object"}`)

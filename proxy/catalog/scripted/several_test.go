@@ -1,20 +1,16 @@
-package catalog
+package scripted
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/vmcp-dev/vmcp/config"
-	"github.com/vmcp-dev/vmcp/script/check"
 )
 
-// TestAFileIsCompiledOnce: for all of its tools, wherever they are declared, unless one sets limits of its own to
-// that.
+// TestAFileIsCompiledOnce: for all of its tools, wherever they are declared, unless one sets a limit of compilation.
 func TestAFileIsCompiledOnce(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) string {
@@ -41,13 +37,13 @@ def run(p): return 3
 	if err != nil {
 		t.Fatal(err)
 	}
-	scripts, problems := Compile(cfg)
+	scripts, problems := Compile(cfg, Known{})
 	if len(problems) > 0 {
 		t.Fatal(problems)
 	}
 	var lines []string
 	for _, text := range scripts.texts {
-		lines = append(lines, fmt.Sprintf("%s: %d tools, compiled %d times", text.entry, len(text.source.Tools), len(text.made)))
+		lines = append(lines, fmt.Sprintf("%s: %d tools, compiled %d times", text.Entry, len(text.Source.Tools), len(text.made)))
 	}
 	if have, want := strings.Join(lines, "\n"), "shop.star: 4 tools, compiled 2 times\ne: 1 tools, compiled 1 times"; have != want {
 		t.Errorf("\n got %s\nwant %s", have, want)
@@ -74,29 +70,8 @@ func TestFilesThatAreTooLongForOneTool(t *testing.T) {
 	}
 	cfg := &config.Config{Scripts: []string{dir}}
 	cfg.Complete()
-	_, problems := Compile(cfg)
+	_, problems := Compile(cfg, Known{})
 	if have, want := strings.ReplaceAll(problems.Error(), dir+string(filepath.Separator), ""), fmt.Sprintf("shop.star:1:1: error: the file has %d bytes, the limit is 50B [load]", len(text)); have != want {
 		t.Errorf("\n got %s\nwant %s", have, want)
-	}
-}
-
-// TestHintsOfManyToolsThatCallEachOther: each is looked at once, however many ways lead to it.
-func TestHintsOfManyToolsThatCallEachOther(t *testing.T) {
-	b := &builder{c: &Catalog{toolByName: map[string]*Entry{"read": {Definition: json.RawMessage(`{"annotations":{"readOnlyHint":true,"openWorldHint":false}}`)}}}}
-	names := []string{"read"}
-	for i := range 60 { // each calls all before it
-		name := fmt.Sprint("t", i)
-		b.c.toolByName[name] = &Entry{Name: name, Script: &ScriptedTool{calls: check.Calls{Tools: slices.Clone(names)}}}
-		names = append(names, name)
-	}
-	if h := b.hintsOf(b.c.toolByName["t59"]); h != (hints{readOnly: true}) {
-		t.Errorf("what only reads has the hints %+v", h)
-	}
-	b.derived = nil
-	b.c.toolByName["t0"].Script.calls.Tools = []string{"read", "t30"} // a circle, for all but those that are in no way to it
-	for _, name := range []string{"t59", "t0", "t30"} {
-		if h := b.hintsOf(b.c.toolByName[name]); h != worst {
-			t.Errorf("%s, which leads into a circle, has the hints %+v", name, h)
-		}
 	}
 }

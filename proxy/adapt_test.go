@@ -1,4 +1,4 @@
-package adapt_test
+package proxy_test
 
 import (
 	"testing"
@@ -6,7 +6,7 @@ import (
 	"github.com/vmcp-dev/vmcp/proxy/adapt"
 )
 
-// TestReservedKeysAreStripped: nobody speaks for another in _meta.
+// TestReservedKeysAreStripped: a peer cannot set the protocol's keys of _meta for another.
 func TestReservedKeysAreStripped(t *testing.T) {
 	for _, tt := range []struct{ in, want string }{
 		{`{"uri":"a"}`, `{"uri":"a"}`},

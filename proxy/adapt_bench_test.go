@@ -1,4 +1,4 @@
-package adapt_test
+package proxy_test
 
 import (
 	"fmt"
@@ -8,7 +8,7 @@ import (
 	"github.com/vmcp-dev/vmcp/proxy/adapt"
 )
 
-// BenchmarkEdit is the look at a result that needs no change.
+// BenchmarkEdit scans a result that needs no change.
 func BenchmarkEdit(b *testing.B) {
 	for _, size := range []int{100, 10_000, 60_000} {
 		result := []byte(fmt.Sprintf(`{"content":[{"type":"text","text":"%s"}],"isError":false}`, strings.Repeat(`a line with \"quotes\"\n`, size/24)))

@@ -1,4 +1,4 @@
-package catalog
+package scripted
 
 import (
 	"cmp"
@@ -14,7 +14,7 @@ import (
 	"github.com/vmcp-dev/vmcp/script"
 )
 
-// Durable says how the runs of a scripted tool outlive their requests; the words are those of the
+// Durable says how the runs of a scripted tool are kept beyond their requests; the values are those of the
 // configuration.
 type Durable struct {
 	When         string // auto, always or never
@@ -22,7 +22,7 @@ type Durable struct {
 	OnDisconnect string // pause or continue
 }
 
-// durableOf is what holds for a tool, and for one of the legacy format without words of its own.
+// durableOf is the effective setting of a tool; composite tools have none of their own.
 func durableOf(cfg *config.Config, c *config.ScriptedTool) Durable {
 	d := Durable{cmp.Or(cfg.Runs.Durable, "auto"), cmp.Or(cfg.Runs.OnDoubt, "wait"), cmp.Or(cfg.Runs.OnDisconnect, "pause")}
 	if c == nil {
@@ -31,27 +31,27 @@ func durableOf(cfg *config.Config, c *config.ScriptedTool) Durable {
 	return Durable{cmp.Or(c.Durable, d.When), cmp.Or(c.OnDoubt, d.OnDoubt), cmp.Or(c.OnDisconnect, d.OnDisconnect)}
 }
 
-// OutputSchema is the schema of what the tool returns; nil for anything.
-func (t *ScriptedTool) OutputSchema() json.RawMessage {
+// OutputSchema is the schema of the tool's result; nil for any result.
+func (t *Tool) OutputSchema() json.RawMessage {
 	if t.output == nil {
 		return nil
 	}
-	return jsonscan.Get(t.definition, "outputSchema")
+	return jsonscan.Get(t.Definition, "outputSchema")
 }
 
-// Pinned is what a run began with.
+// Pinned is the program with which a run began.
 type Pinned struct {
 	Name, Main, Hash string
-	Entry            string            // the function that it calls; "" is run
+	Entry            string            // the function to call; "" is run
 	Files            map[string]string // texts by name
 	Limits           script.Limits
 	Isolated         bool
 	Output           json.RawMessage // OutputSchema
 }
 
-// Tool is the tool of a run, whatever is configured now: known is the one of its name, if there is one.
-func (p Pinned) Tool(known *ScriptedTool) (*ScriptedTool, error) {
-	t := &ScriptedTool{Name: p.Name, Limits: p.Limits, Isolated: p.Isolated}
+// Tool compiles the tool of a run from its pinned program; known is the current tool of that name, if there is one.
+func (p Pinned) Tool(known *Tool) (*Tool, error) {
+	t := &Tool{Name: p.Name, Limits: p.Limits, Isolated: p.Isolated}
 	if known != nil && known.Program != nil && known.Program.Hash() == p.Hash {
 		t.Program = known.Program
 	} else {
@@ -65,20 +65,19 @@ func (p Pinned) Tool(known *ScriptedTool) (*ScriptedTool, error) {
 		}
 		var err error
 		if t.Program, err = script.Compile(script.File{Name: p.Main, Source: []byte(p.Files[p.Main])}, options); err != nil {
-			return nil, fmt.Errorf("the program that the run began with: %w", err)
+			return nil, fmt.Errorf("compile the program with which the run began: %w", err)
 		}
 	}
 	if len(p.Output) > 0 {
 		var err error
 		if t.output, err = schema.Compile(p.Output); err != nil {
-			return nil, fmt.Errorf("the output schema that the run began with: %w", err)
+			return nil, fmt.Errorf("compile the output schema with which the run began: %w", err)
 		}
 	}
 	return t, nil
 }
 
-// Gone is the entry of a scripted tool that is configured no more and has runs that go on.
-func Gone(name string) *Entry {
-	def := new(jsonscan.Object).Text("name", name).Raw("inputSchema", orAnyObject(nil)).JSON()
-	return &Entry{Name: name, Original: name, Definition: def, Hidden: true, Script: &ScriptedTool{Name: name, definition: def}}
+// Gone is a scripted tool that is no longer configured but has unfinished runs.
+func Gone(name string) *Tool {
+	return &Tool{Name: name, Definition: new(jsonscan.Object).Text("name", name).Raw("inputSchema", orAnyObject(nil)).JSON()}
 }

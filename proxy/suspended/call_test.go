@@ -1,4 +1,4 @@
-package parked
+package suspended
 
 import (
 	"context"
@@ -13,8 +13,8 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
 
-// TestWhatNobodyTakesIsGivenBack: a result that comes after its client has left is
-// closed, and with it the connection that it holds.
+// TestWhatNobodyTakesIsGivenBack: a result that arrives after its client has disconnected is closed, and with it its
+// connection.
 func TestWhatNobodyTakesIsGivenBack(t *testing.T) {
 	closed := make(chan struct{})
 	raw := &backendtest.Raw{Handle: func(x *backendtest.Exchange) {
@@ -57,7 +57,7 @@ func TestSuspendedCallsOfAPrincipal(t *testing.T) {
 	for _, tt := range []struct {
 		body int64
 		want int
-	}{{0, maxOfOne}, {4 << 20, maxBytesOfOne / (4<<20 + heldBytes)}} {
+	}{{0, maxOfOne}, {4 << 20, maxBytesOfOne / (4<<20 + keptBytes)}} {
 		table := New(spawn)
 		put := func(principal string) error {
 			_, err := table.put(at(principal), &Call{cancel: func(error) {}, size: tt.body})
@@ -77,8 +77,7 @@ func TestSuspendedCallsOfAPrincipal(t *testing.T) {
 	}
 }
 
-// TestSuspendedCallsAreBounded: the bodies of calls that wait for their clients' answers
-// count, and what was taken back does not.
+// TestSuspendedCallsAreBounded: the bodies of suspended calls count, and are returned when these are resumed.
 func TestSuspendedCallsAreBounded(t *testing.T) {
 	const body = 4 << 20
 	table := New(spawn)
@@ -92,14 +91,49 @@ func TestSuspendedCallsAreBounded(t *testing.T) {
 		}
 		state = s
 	}
-	if want := MaxBytes / (body + heldBytes); n != want {
+	if want := MaxBytes / (body + keptBytes); n != want {
 		t.Errorf("%d calls with bodies of %d bytes are held, want %d", n, body, want)
 	}
-	if _, ok := table.Take(json.RawMessage(jsonscan.Quote(state)), nobodys.Binding()); !ok {
+	if _, ok := table.Resume(json.RawMessage(jsonscan.Quote(state)), nobodys.Binding()); !ok {
 		t.Fatal("it is not there")
 	}
 	if _, err := table.put(nobodys, suspended()); err != nil {
 		t.Errorf("after one was taken back: %v", err)
 	}
 	table.Close()
+}
+
+// slowClient is a client that does not read: a frame to it blocks until the test lets it continue.
+type slowClient struct {
+	Nobody
+	waits, goOn chan struct{}
+}
+
+func (c *slowClient) Send([]byte) {
+	close(c.waits)
+	<-c.goOn
+}
+
+// TestASlowClientHoldsUpNoOther: while a frame blocks for the client of a run, the calls of others are counted,
+// suspended and resumed.
+func TestASlowClientHoldsUpNoOther(t *testing.T) {
+	table := New(spawn)
+	defer table.Close()
+	slow := &slowClient{waits: make(chan struct{}), goOn: make(chan struct{})}
+	l := table.Call(t.Context(), nil, slow, "")
+	table.Lead("run", l)
+	go l.Send([]byte(`{}`))
+	<-slow.waits
+	if n := table.Len(); n != 0 { // waits for ever where it asks under the mutex of the call
+		t.Errorf("%d calls wait for their clients, want none: the slow one is attached", n)
+	}
+	close(slow.goOn)
+	l.Detach(nil)
+	if n := table.Len(); n != 1 {
+		t.Errorf("%d calls wait for their clients, want the one whose client is away", n)
+	}
+	l.Attach(t.Context(), Nobody{})
+	if n := table.Len(); n != 0 {
+		t.Errorf("%d calls wait for their clients, want none: its client is back", n)
+	}
 }

@@ -1,4 +1,4 @@
-package access
+package proxy_test
 
 import (
 	"fmt"
@@ -7,40 +7,45 @@ import (
 
 	"github.com/vmcp-dev/vmcp/auth"
 	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/proxy/access"
 )
 
-func rules(t *testing.T, a config.Authz) *Rules {
+func accessRules(t *testing.T, a config.Authz) *access.Rules {
 	t.Helper()
-	r, problems := Compile(&config.Config{IncomingAuth: config.IncomingAuth{Authz: a}}, slog.New(slog.DiscardHandler))
+	r, problems := access.Compile(&config.Config{IncomingAuth: config.IncomingAuth{Authz: a}}, slog.New(slog.DiscardHandler))
 	if r == nil {
 		t.Fatal(problems)
 	}
 	return r
 }
 
-// Who was asked about lately is kept, and no more than so many.
+// The Who of recent principals is cached, within bounds.
 func TestKnownPrincipalsAreBounded(t *testing.T) {
-	r := rules(t, config.Authz{Policies: []string{"permit(principal, action, resource);"}})
+	r := accessRules(t, config.Authz{Policies: []string{"permit(principal, action, resource);"}})
 	first := &auth.Principal{Subject: "first", Groups: []string{"g"}}
 	who := r.Who(first, "")
-	for i := range 3 * maxKnown {
-		r.Who(&auth.Principal{Subject: fmt.Sprint(i), Groups: []string{"g"}}, "")
-		if i%(maxKnown/2) == 0 && r.Who(first, "") != who {
+	const generation = 5000 // two of them are kept
+	var once []*access.Who
+	for i := range 3 * generation {
+		once = append(once, r.Who(&auth.Principal{Subject: fmt.Sprint(i), Groups: []string{"g"}}, ""))
+		if i%(generation/2) == 0 && r.Who(first, "") != who {
 			t.Fatalf("one who is asked about all the time was forgotten after %d", i)
 		}
 	}
-	if n := len(r.known.now) + len(r.known.old); n > 2*maxKnown {
-		t.Errorf("%d are kept", n)
+	for i := range 100 {
+		if r.Who(&auth.Principal{Subject: fmt.Sprint(i), Groups: []string{"g"}}, "") == once[i] {
+			t.Fatalf("%d is kept after %d others", i, 3*generation-i-1)
+		}
 	}
 }
 
 // Without policies nothing is decided; with them, admins see traces.
 func TestWho(t *testing.T) {
-	var none *Rules
+	var none *access.Rules
 	if none.Who(nil, "") != nil || !none.Who(nil, "").SeesTraces() || none.Who(nil, "").ScriptsAreOwners() {
 		t.Error("without policies somebody is asked about")
 	}
-	r := rules(t, config.Authz{Policies: []string{"permit(principal, action, resource);"}, Scripts: "owner", Admins: config.Admins{Groups: []string{"ops"}, Subjects: []string{"ada"}}})
+	r := accessRules(t, config.Authz{Policies: []string{"permit(principal, action, resource);"}, Scripts: "owner", Admins: config.Admins{Groups: []string{"ops"}, Subjects: []string{"ada"}}})
 	for _, tt := range []struct {
 		p    *auth.Principal
 		want bool

@@ -1,4 +1,4 @@
-package catalog
+package scripted
 
 import (
 	"encoding/json"
@@ -13,9 +13,9 @@ import (
 	"github.com/vmcp-dev/vmcp/script"
 )
 
-// compileComposite makes a scripted tool of a workflow in the legacy format. There is no
-// second engine: the workflow runs as the script that migrate-composite prints.
-func compileComposite(cfg *config.Config, c *config.CompositeTool) (*ScriptedTool, error) {
+// compileComposite converts a workflow in the legacy format to a scripted tool. There is no second engine: the tool
+// runs the script that vmcp migrate-composite prints.
+func compileComposite(cfg *config.Config, c *config.CompositeTool) (*Tool, error) {
 	def, err := migrate.ParseAt(c.Pos, c.Raw.JSON)
 	if err != nil {
 		return nil, err
@@ -24,32 +24,32 @@ func compileComposite(cfg *config.Config, c *config.CompositeTool) (*ScriptedToo
 	if err != nil {
 		return nil, err
 	}
-	t := &ScriptedTool{Name: s.Name, definition: compositeDefinition(s), Limits: compositeLimits(cfg), composite: true, steps: s.Tools, Durable: durableOf(cfg, nil)}
+	t := &Tool{Name: s.Name, Definition: compositeDefinition(s), Limits: compositeLimits(cfg), Composite: true, Steps: s.Tools, Durable: durableOf(cfg, nil)}
 	for _, tool := range s.Tools {
-		t.calls.Tools = append(t.calls.Tools, tool.Name)
+		t.Calls.Tools = append(t.Calls.Tools, tool.Name)
 	}
 	if s.Timeout > 0 {
 		t.Limits.Time = script.Duration(s.Timeout)
 	}
-	t.text = s.Source
+	t.Text = s.Source
 	file := script.File{Name: s.Name + ".star", Source: []byte(s.Source)}
 	t.Program, err = script.Compile(file, legacy.With(script.Options{Builtins: builtins.All(), Limits: t.Limits}))
 	if err != nil {
 		return nil, fmt.Errorf("composite tool %s: %w", s.Name, err)
 	}
 	if !s.Unchecked {
-		if t.input, err = schema.CompileForeign(jsonscan.Get(t.definition, "inputSchema")); err != nil {
+		if t.input, err = schema.CompileForeign(jsonscan.Get(t.Definition, "inputSchema")); err != nil {
 			return nil, fmt.Errorf("composite tool %s: parameters: %w", s.Name, err)
 		}
 	}
 	return t, nil
 }
 
-// Whole reports whether limits.time bounds a run of the tool from its beginning to its end, as the legacy engine had it.
-func (t *ScriptedTool) Whole() bool { return t.composite }
+// Whole reports whether limits.time bounds a whole run of the tool, suspended time included, as in the legacy engine.
+func (t *Tool) Whole() bool { return t.Composite }
 
-// compositeLimits leave room for what the legacy engine allowed: loops of 1,000 elements
-// with retries, 50 at a time, in any number.
+// compositeLimits are limits that allow what the legacy engine allowed: loops of 1,000 elements with retries, 50 at a
+// time, any number of them.
 func compositeLimits(cfg *config.Config) script.Limits {
 	l := generalLimits(cfg)
 	l.Calls, l.Branches, l.Parallel = max(l.Calls, 100_000), max(l.Branches, 100_000), max(l.Parallel, 50)

@@ -1,26 +1,24 @@
-package edge
+package stream
 
 import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"net"
 	"net/http"
 	"strconv"
 	"time"
 
-	"github.com/vmcp-dev/vmcp/backends"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
 
 const (
 	prefaceSize = 256
-	// directBytes is from where on a piece is written as it is, and not collected first.
+	// directBytes is the size from which a piece is written directly, without buffering.
 	directBytes = 16 << 10
-	// partBytes is how much of a large result is collected for a piece.
+	// partBytes is how much of a large result is buffered for a piece.
 	partBytes = 4 << 10
-	// wholeResult is how large a result may be to be sent as one piece.
-	wholeResult = 64 << 10
 )
 
 // eventWriter writes a stream to one HTTP connection.
@@ -31,9 +29,15 @@ type eventWriter struct {
 	turn int
 }
 
-// startEvents sends the headers of an event stream and, where the client can resume, an
-// event that carries only an id to resume from.
-func startEvents(w http.ResponseWriter, s *stream, after int, prime bool) *eventWriter {
+// Pump writes the events behind the one numbered after, or, if that is negative, those that were not read yet, until
+// the stream ends, the client disconnects (done), or another connection takes over the stream. With prime it begins
+// with an event that has only an id to resume from, if the stream is resumable.
+func (s *Stream) Pump(w http.ResponseWriter, after int, prime bool, done <-chan struct{}) error {
+	return startEvents(w, s, after, prime).pump(s, done)
+}
+
+// startEvents sends the headers of an event stream, and the event to resume from.
+func startEvents(w http.ResponseWriter, s *Stream, after int, prime bool) *eventWriter {
 	h := w.Header()
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("Cache-Control", "no-cache, no-transform")
@@ -50,13 +54,11 @@ func startEvents(w http.ResponseWriter, s *stream, after int, prime bool) *event
 	return e
 }
 
-// errTakenOver ends a pump whose stream another connection reads now, or whose client
-// was sent away.
+// errTakenOver ends a pump whose stream another connection reads now, or whose client was told to reconnect.
 var errTakenOver = errors.New("stream continues on another connection")
 
-// pump writes events until the stream ends, the client goes away (done), or another
-// connection takes the stream over.
-func (e *eventWriter) pump(s *stream, done <-chan struct{}) (err error) {
+// pump writes events until the stream ends, the client disconnects (done), or another connection takes over the stream.
+func (e *eventWriter) pump(s *Stream, done <-chan struct{}) (err error) {
 	defer func() {
 		var timeout net.Error
 		s.detach(e.turn, errors.As(err, &timeout) && timeout.Timeout())
@@ -97,8 +99,8 @@ func (e *eventWriter) pump(s *stream, done <-chan struct{}) (err error) {
 	}
 }
 
-// write collects a piece, or writes it with what was collected before it.
-func (e *eventWriter) write(s *stream, p piece) error {
+// write buffers a piece, or writes it with what was buffered before it.
+func (e *eventWriter) write(s *Stream, p piece) error {
 	if p.start {
 		if id := s.eventID(p.seq); id != "" {
 			e.buf = append(append(append(e.buf, "id: "...), id...), '\n')
@@ -140,33 +142,28 @@ func (e *eventWriter) flush() error {
 	return err
 }
 
-// finishStream sends the answer on a stream and ends it. A large result goes in pieces,
-// as it comes and as it is taken.
-func (s *stream) finish(ctx context.Context, id json.RawMessage, resp *backends.Response, err error) {
+// Finish sends the response as one event. The caller ends the stream.
+func (s *Stream) Finish(ctx context.Context, frame []byte) {
 	s.beginResult()
-	if err != nil || resp.Body == nil && len(resp.Result) <= wholeResult {
-		s.sendPart(ctx, piece{data: finalFrame(id, resp, err, MaxFrame), start: true, end: true})
-		return
-	}
-	w := &resultWriter{ctx: ctx, s: s}
-	w.buf = append(append(append(w.buf, `{"jsonrpc":"2.0","id":`...), id...), `,"result":`...)
-	if resp.Body != nil {
-		_, err = resp.Body.WriteTo(w)
-	} else {
-		_, err = w.Write(resp.Result)
-	}
-	if err == nil {
-		err = w.end()
-	}
-	if err != nil {
-		s.fail(ClientError(err))
-	}
+	s.sendPart(ctx, piece{data: frame, start: true, end: true})
 }
 
-// resultWriter makes pieces of what is written to it.
+// FinishFrom sends the response to the request with this id; the result is sent in pieces as it is read and consumed.
+// After an error the caller calls Fail.
+func (s *Stream) FinishFrom(ctx context.Context, id json.RawMessage, result io.WriterTo) error {
+	s.beginResult()
+	w := &resultWriter{ctx: ctx, s: s}
+	w.buf = append(append(append(w.buf, `{"jsonrpc":"2.0","id":`...), id...), `,"result":`...)
+	if _, err := result.WriteTo(w); err != nil {
+		return err
+	}
+	return w.end()
+}
+
+// resultWriter splits what is written to it into pieces.
 type resultWriter struct {
 	ctx    context.Context
-	s      *stream
+	s      *Stream
 	buf    []byte
 	inside bool // a piece was sent
 }
@@ -186,7 +183,7 @@ func (w *resultWriter) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// end sends the end of the frame.
+// end writes the end of the frame.
 func (w *resultWriter) end() error {
 	w.buf = append(w.buf, '}')
 	return w.send(true)

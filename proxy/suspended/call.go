@@ -1,4 +1,4 @@
-package parked
+package suspended
 
 import (
 	"context"
@@ -17,43 +17,43 @@ import (
 
 const (
 	maxCalls = 1000 // calls that wait for an answer in another request
-	// MaxBytes is what all of them hold together.
-	MaxBytes = 256 << 20 // of all bodies and questions of such calls
+	// MaxBytes bounds the memory of all of them, in bytes.
+	MaxBytes = 256 << 20 // bodies and questions of such calls
 
-	maxOfOne      = 250       // calls of one principal, where callers say who they are
-	maxBytesOfOne = 128 << 20 // and what they hold
+	maxOfOne      = 250       // calls of one principal, with authentication
+	maxBytesOfOne = 128 << 20 // and their memory
 
-	heldMax   = 64       // notifications kept while a call is parked
-	heldBytes = 64 << 10 // and what they hold
+	keptFrames = 64       // notifications queued while a call is suspended
+	keptBytes  = 64 << 10 // and their size
 )
 
-// A Call is a call for a stateless client that may need to ask it something. The
-// question cannot travel inside the request, so the request ends with it
-// (`input_required`) while the call waits here; the client's next request brings the
-// answer and becomes the call's own (2026-07-28, multi round-trip requests).
+// A Call is a call for a stateless client that may have to ask the client something. It cannot do so during the
+// request, so the request ends with the question (input_required) while the call waits here; the client's next request
+// has the answer and is attached to the call (2026-07-28, multi round-trip requests).
 type Call struct {
 	// Run is the run that lines of the audit name.
 	Run string
 
 	table  *Table
 	cancel context.CancelCauseFunc
-	body   *body.Buffer // of the request that began it; nil on stdio
-	size   int64        // of body
+	body   *body.Buffer // of the first request; nil on stdio
+	size   int64        // memory of body
 	done   chan struct{}
-	resp   *backends.Response // set before done closes, like the next
+	resp   *backends.Response // set before done is closed, like err
 	err    error
 	wake   chan struct{} // a question was asked
 
-	principal atomic.Pointer[auth.Principal] // who made the last request
+	principal atomic.Pointer[auth.Principal] // of the last request
+	detached  atomic.Bool                    // out is nil; for Table.Len, which must not wait for mu
 
 	mu        sync.Mutex
-	out       edge.FrameWriter // where frames go now; nil while parked
-	held      [][]byte         // frames that came meanwhile
-	heldBytes int
+	out       edge.FrameWriter // destination of frames; nil while suspended
+	kept      [][]byte         // frames queued meanwhile
+	keptSize  int
 	questions map[string]*question // unanswered ones by key
 	serial    int
 	finished  bool // resp and err are set
-	dropped   bool // nobody will take them
+	dropped   bool // the response is not needed
 }
 
 type question struct {
@@ -62,22 +62,22 @@ type question struct {
 	answer chan json.RawMessage
 }
 
-// Call makes a call of a request of ctx: frames go to out, and body, if there is one, is kept. run is what lines of the
-// audit name.
+// Call makes a Call for a request of ctx: frames go to out, and body, if not nil, is retained. run is the run in audit
+// events.
 func (t *Table) Call(ctx context.Context, body *body.Buffer, out edge.FrameWriter, run string) *Call {
 	l := &Call{Run: run, table: t, body: body, done: make(chan struct{}), wake: make(chan struct{}, 1), out: out, questions: map[string]*question{}}
 	l.principal.Store(edge.PrincipalOf(ctx))
 	if body != nil {
-		body.Keep()
+		body.Retain()
 		l.size = body.Size()
 	}
 	return l
 }
 
-// Principal is who made the last request of the call; nil is anonymous.
+// Principal is the principal of the last request; nil is anonymous.
 func (l *Call) Principal() *auth.Principal { return l.principal.Load() }
 
-// Start runs call on its own goroutine, with a context that outlives the request.
+// Start runs call on a goroutine, with a context that outlives the request.
 func (l *Call) Start(ctx context.Context, call func(context.Context) (*backends.Response, error)) {
 	ctx, l.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	if !l.table.spawn(func() { l.run(ctx, call) }) {
@@ -86,12 +86,12 @@ func (l *Call) Start(ctx context.Context, call func(context.Context) (*backends.
 	}
 }
 
-// run makes the call. The context lasts as long as the response: a large one is still
-// read from the backend when call has returned.
+// run makes the call. The context ends with the response: a large one is still read from the backend when call has
+// returned.
 func (l *Call) run(ctx context.Context, call func(context.Context) (*backends.Response, error)) {
 	resp, err := call(ctx)
 	if l.body != nil {
-		l.body.Settle()
+		l.body.Unreserve()
 	}
 	if resp == nil {
 		l.cancel(nil)
@@ -108,7 +108,7 @@ func (l *Call) run(ctx context.Context, call func(context.Context) (*backends.Re
 	}
 }
 
-// drop gives the call up, with what it has returned or may still return.
+// drop cancels the call, and closes the response that it has returned or still returns.
 func (l *Call) drop(cause error) {
 	l.cancel(cause)
 	l.mu.Lock()
@@ -120,8 +120,8 @@ func (l *Call) drop(cause error) {
 	}
 }
 
-// Send passes a frame to the present request, or keeps it for the next one. It waits for
-// a client that is slow, not for one that is away with a question.
+// Send passes a frame to the attached request, or queues it for the next one. It blocks for a slow client, but not
+// while the call is suspended.
 func (l *Call) Send(frame []byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -129,10 +129,10 @@ func (l *Call) Send(frame []byte) {
 		l.out.Send(frame)
 		return
 	}
-	l.hold(frame)
+	l.queue(frame)
 }
 
-// Offer is Send for what others would wait behind.
+// Offer is Send without blocking.
 func (l *Call) Offer(frame []byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -140,10 +140,10 @@ func (l *Call) Offer(frame []byte) {
 		l.out.Offer(frame)
 		return
 	}
-	l.hold(frame)
+	l.queue(frame)
 }
 
-// Request passes on a request to the client of a session. A stateless one is asked between requests.
+// Request passes on a request to a client with a session. A stateless client is asked by input_required.
 func (l *Call) Request(frame []byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -152,17 +152,17 @@ func (l *Call) Request(frame []byte) {
 	}
 }
 
-// hold keeps a frame for the next request. mu is held.
-func (l *Call) hold(frame []byte) {
-	if len(l.held) >= heldMax || l.heldBytes+len(frame) > heldBytes {
+// queue queues a frame for the next request, within bounds. mu is held.
+func (l *Call) queue(frame []byte) {
+	if len(l.kept) >= keptFrames || l.keptSize+len(frame) > keptBytes {
 		l.table.dropped.Add(1)
 		return
 	}
-	l.held = append(l.held, frame)
-	l.heldBytes += len(frame)
+	l.kept = append(l.kept, frame)
+	l.keptSize += len(frame)
 }
 
-// Ask puts a question to the client and waits for a later request to answer it.
+// Ask asks the client, and waits for a later request with the answer.
 func (l *Call) Ask(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
 	q := &question{method: method, params: params, answer: make(chan json.RawMessage, 1)}
 	l.mu.Lock()
@@ -185,15 +185,16 @@ func (l *Call) Ask(ctx context.Context, method string, params json.RawMessage) (
 	}
 }
 
-// Wait follows the call until it ends, asks, or the present request is given up. suspended: the response asks the client.
-func (l *Call) Wait(ctx context.Context, p Parking) (resp *backends.Response, suspended bool, err error) {
+// Wait waits until the call ends or asks, or the attached request is cancelled. suspended: the response is
+// input_required.
+func (l *Call) Wait(ctx context.Context, p Terms) (resp *backends.Response, suspended bool, err error) {
 	for {
 		select {
 		case <-l.done:
 			l.belong(ctx)
 			return l.resp, false, l.err
 		case <-l.wake:
-			resp, err := l.park(p)
+			resp, err := l.suspend(p)
 			if err != nil {
 				l.drop(err)
 			}
@@ -207,11 +208,17 @@ func (l *Call) Wait(ctx context.Context, p Parking) (resp *backends.Response, su
 	}
 }
 
-// Detach lets frames go elsewhere: nil keeps them for the next request.
+// Detach redirects frames; nil queues them for the next request.
 func (l *Call) Detach(to edge.FrameWriter) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.setOut(to)
+}
+
+// setOut sets the destination of frames. mu is held.
+func (l *Call) setOut(to edge.FrameWriter) {
 	l.out = to
+	l.detached.Store(to == nil)
 }
 
 // Writes reports whether frames go to this writer now.
@@ -221,7 +228,7 @@ func (l *Call) Writes(to edge.FrameWriter) bool {
 	return l.out == to
 }
 
-// Attach lets frames go to a request of ctx, if they go to none.
+// Attach attaches a request of ctx, unless another one is attached.
 func (l *Call) Attach(ctx context.Context, out edge.FrameWriter) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -233,7 +240,7 @@ func (l *Call) Attach(ctx context.Context, out edge.FrameWriter) bool {
 	return true
 }
 
-// belong ends the rest of a response that streams with the request that got it.
+// belong cancels a streamed response when the request that got it ends.
 func (l *Call) belong(ctx context.Context) {
 	if l.resp != nil {
 		stop := context.AfterFunc(ctx, func() { l.cancel(context.Cause(ctx)) })
@@ -241,8 +248,8 @@ func (l *Call) belong(ctx context.Context) {
 	}
 }
 
-// park ends the present request with the open questions; nil when they are gone.
-func (l *Call) park(p Parking) (*backends.Response, error) {
+// suspend suspends the call, and returns the response for the attached request; nil if no question is open any more.
+func (l *Call) suspend(p Terms) (*backends.Response, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.questions) == 0 {
@@ -252,7 +259,7 @@ func (l *Call) park(p Parking) (*backends.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	l.out = nil
+	l.setOut(nil)
 	var requests jsonscan.Object
 	for key, q := range l.questions {
 		requests.Raw(key, InputRequest(q.method, q.params))
@@ -260,36 +267,35 @@ func (l *Call) park(p Parking) (*backends.Response, error) {
 	return &backends.Response{Result: InputRequired(requests.JSON(), state)}, nil
 }
 
-// bytes is what the call holds while it waits. mu is held.
+// bytes is the memory of a suspended call. mu is held.
 func (l *Call) bytes() int64 {
-	n := heldBytes + l.size
+	n := keptBytes + l.size
 	for _, q := range l.questions {
 		n += int64(len(q.params))
 	}
 	return n
 }
 
-// InputRequest is a question as a result brings it to a stateless client.
+// InputRequest is a question in the form for inputRequests.
 func InputRequest(method string, params json.RawMessage) json.RawMessage {
 	return new(jsonscan.Object).Text("method", method).Raw("params", wire.OrEmpty(params)).JSON()
 }
 
-// InputRequired is the result that asks a stateless client for more.
+// InputRequired is an input_required result.
 func InputRequired(requests json.RawMessage, state string) json.RawMessage {
 	return new(jsonscan.Object).Text("resultType", "input_required").Raw("inputRequests", requests).Text("requestState", state).JSON()
 }
 
-// takeOver lets frames go to a request, those first that were kept for it. mu is held.
+// takeOver redirects frames to a request, the queued ones first. mu is held.
 func (l *Call) takeOver(out edge.FrameWriter) {
-	l.out = out
-	for _, f := range l.held {
+	l.setOut(out)
+	for _, f := range l.kept {
 		out.Send(f)
 	}
-	l.held, l.heldBytes = nil, 0
+	l.kept, l.keptSize = nil, 0
 }
 
-// Resume makes a request of ctx the call's own and hands over the answers that it brings. Questions that are still open
-// are asked again.
+// Resume attaches a request of ctx and delivers its answers. Questions that are still open are asked again.
 func (l *Call) Resume(ctx context.Context, out edge.FrameWriter, answers json.RawMessage) {
 	l.principal.Store(edge.PrincipalOf(ctx))
 	l.mu.Lock()
@@ -310,7 +316,7 @@ func (l *Call) Resume(ctx context.Context, out edge.FrameWriter, answers json.Ra
 	}
 }
 
-// Nobody is where frames go of a call without a client.
+// Nobody is a FrameWriter for a call without a client.
 type Nobody struct{}
 
 // Send drops a frame.

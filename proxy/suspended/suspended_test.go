@@ -1,4 +1,4 @@
-package parked
+package suspended
 
 import (
 	"encoding/json"
@@ -10,18 +10,18 @@ import (
 	"github.com/vmcp-dev/vmcp/runs/seal"
 )
 
-// at is how a call of somebody is parked.
-func at(who string, more ...string) Parking {
+// at are the Terms of a call of a principal.
+func at(who string, more ...string) Terms {
 	parts := make([][]byte, len(more))
 	for i, m := range more {
 		parts[i] = []byte(m)
 	}
-	return Parking{Principal: who, Binding: func() []byte { return Binding(who, "tools/call", parts...) }, For: 10 * time.Minute}
+	return Terms{Principal: who, Binding: func() []byte { return Binding(who, "tools/call", parts...) }, For: 10 * time.Minute}
 }
 
 func spawn(f func()) bool { go f(); return true }
 
-// TestStateIsBound shows whose a state is, how often it is good, and for how long.
+// TestStateIsBound: a state is valid for its binding, once, and for a time.
 func TestStateIsBound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		table := New(spawn)
@@ -34,34 +34,34 @@ func TestStateIsBound(t *testing.T) {
 			t.Fatal(err)
 		}
 		sealed := json.RawMessage(jsonscan.Quote(state))
-		for name, p := range map[string]Parking{
+		for name, p := range map[string]Terms{
 			"somebody else":   at("bob", "t", `{"a":1}`),
 			"other arguments": at("ann", "t", `{"a":2}`),
 			"another tool":    at("ann", "u", `{"a":1}`),
 		} {
-			if _, ok := table.Take(sealed, p.Binding()); ok || table.Has(sealed, p.Binding()) {
+			if _, ok := table.Resume(sealed, p.Binding()); ok || table.Has(sealed, p.Binding()) {
 				t.Errorf("%s takes the state", name)
 			}
 		}
 		if !table.Has(sealed, ann.Binding()) {
 			t.Error("its owner's state is not known")
 		}
-		if c, ok := table.Take(sealed, ann.Binding()); !ok || c != live {
+		if c, ok := table.Resume(sealed, ann.Binding()); !ok || c != live {
 			t.Error("its owner cannot take the state")
 		}
-		if _, ok := table.Take(sealed, ann.Binding()); ok {
+		if _, ok := table.Resume(sealed, ann.Binding()); ok {
 			t.Error("it is taken a second time")
 		}
 		state, _ = table.put(ann, live)
 		time.Sleep(ann.For + time.Second)
 		synctest.Wait()
-		if _, ok := table.Take(json.RawMessage(jsonscan.Quote(state)), ann.Binding()); ok || gaveUp == nil {
+		if _, ok := table.Resume(json.RawMessage(jsonscan.Quote(state)), ann.Binding()); ok || gaveUp == nil {
 			t.Errorf("after %v it is taken: %v, the call was given up with %v", ann.For, ok, gaveUp)
 		}
 	})
 }
 
-// TestHolder: what is in memory is found by the replica whose memory it is, and the others know which one that is.
+// TestHolder: a state of what is in memory names the replica for the others, and opens there.
 func TestHolder(t *testing.T) {
 	ring, err := seal.New([]seal.Key{{ID: "k", Secret: make([]byte, 32)}})
 	if err != nil {
@@ -86,7 +86,7 @@ func TestHolder(t *testing.T) {
 		{"a call", live, "", "A", false},
 		{"a run that is not kept", a.Seal(Never, "r", ann.Binding()), "", "A", false},
 		{"a run", a.Seal(Run, "r", ann.Binding()), "", "", true},
-		{"a call of its own", b.Seal(Live, "h", ann.Binding()), "", "", true},
+		{"a call of its own", b.Seal(Pending, "h", ann.Binding()), "", "", true},
 		{"somebody else's call", live, "other", "", false},
 		{"nonsense", live[1:], "", "", false},
 	} {
@@ -99,15 +99,15 @@ func TestHolder(t *testing.T) {
 			t.Errorf("%s: the holder is %q, it opens: %v; want %q, %v", tt.what, got, ok, tt.holder, tt.opens)
 		}
 	}
-	if _, ok := b.Take(json.RawMessage(jsonscan.Quote(live)), ann.Binding()); ok {
+	if _, ok := b.Resume(json.RawMessage(jsonscan.Quote(live)), ann.Binding()); ok {
 		t.Error("another replica takes the call")
 	}
-	if _, ok := a.Take(json.RawMessage(jsonscan.Quote(live)), ann.Binding()); !ok {
+	if _, ok := a.Resume(json.RawMessage(jsonscan.Quote(live)), ann.Binding()); !ok {
 		t.Error("its replica does not take the call")
 	}
 }
 
-// TestBindingPartsAreApart: no part of what a state is bound to can speak for the next one.
+// TestBindingPartsAreApart: parts of a binding cannot be shifted.
 func TestBindingPartsAreApart(t *testing.T) {
 	if string(Binding("a\x00tools/call", "x")) == string(Binding("a", "tools/call\x00x")) {
 		t.Error("a principal with a NUL is taken for another principal and method")

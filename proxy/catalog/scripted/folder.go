@@ -1,4 +1,4 @@
-package catalog
+package scripted
 
 import (
 	"bytes"
@@ -18,12 +18,12 @@ import (
 	"github.com/vmcp-dev/vmcp/script/check"
 )
 
-// folders makes scripted tools of every .star file in the scripts folders that declares
-// some with tool(...). The others are libraries for those.
+// folders makes scripted tools of every .star file in the scripts folders that declares tools with tool(...). Files
+// without a declaration are libraries.
 func (c *compiler) folders() {
 	owners := ownersOf(c.cfg)
 	for i, dir := range c.cfg.Scripts {
-		entries, err := os.ReadDir(dir) // in the order of their names
+		entries, err := os.ReadDir(dir) // sorted by name
 		if err != nil && !c.cfg.Partial() {
 			c.refuse(script.File{}, diag.Problem{Pos: c.cfg.Place(fmt.Sprintf("scripts[%d]", i)), Code: "config"}, fmt.Errorf("scripts folder: %w", err))
 		}
@@ -39,7 +39,7 @@ func (c *compiler) folders() {
 	}
 }
 
-// ownersOf says who has which name already.
+// ownersOf says where each name is declared already.
 func ownersOf(cfg *config.Config) map[string]string {
 	owners := map[string]string{}
 	for i, t := range cfg.ScriptedTools {
@@ -51,17 +51,16 @@ func ownersOf(cfg *config.Config) map[string]string {
 	return owners
 }
 
-// readScript reads the file of a script, wherever it is named: nothing that lies outside
-// its folder, and nothing that is no regular file.
+// readScript reads the file of a script: only a regular file, and only inside of its folder.
 func (c *compiler) readScript(name string) ([]byte, error) {
 	source, err := c.given.Overlay.Read(filepath.Dir(name), filepath.Base(name))
 	if err != nil {
-		return nil, diag.Problems{{Pos: diag.InFile(name).Pos, Code: "load", Message: err.Error()}}
+		return nil, diag.Problems{{Pos: diag.InFile(name).Pos, Code: "load", Message: files.Cause(err).Error()}}
 	}
 	return source, nil
 }
 
-// folderFile checks one file of a scripts folder, and makes the tools that it declares.
+// folderFile checks one file of a scripts folder and makes the tools that it declares.
 func (c *compiler) folderFile(name string, owners map[string]string) {
 	source, err := c.readScript(name)
 	if err != nil {
@@ -85,7 +84,7 @@ func (c *compiler) folderFile(name string, owners map[string]string) {
 		case err != nil:
 			c.refuse(file, diag.Problem{}, err)
 			c.textOf(d.Name, file, nil, check.Entry{Function: d.Entry, Limits: generalLimits(c.cfg)}, diag.Pos{})
-		case len(problems) > 0: // others may call it, and nothing runs it
+		case len(problems) > 0: // it may be a library of others, but its tools do not run
 			c.textOf(t.Name, file, nil, entryOf(c.cfg, t), named)
 		default:
 			c.tool(t, file, d.Problem(""), named)
@@ -93,7 +92,7 @@ func (c *compiler) folderFile(name string, owners map[string]string) {
 	}
 }
 
-// declared is the tool that a file says it is.
+// declared is the configuration of a tool according to its declaration in a file.
 func (c *compiler) declared(d *check.Declaration, name string, owners map[string]string) (*config.ScriptedTool, error) {
 	t, err := c.cfg.Declared(d.Problem("").Pos, declared(d, name))
 	var problems diag.Problems
@@ -115,7 +114,8 @@ func (c *compiler) declared(d *check.Declaration, name string, owners map[string
 
 var definesRun = regexp.MustCompile(`(?m)^(def run\b|run\s*=[^=])`)
 
-// undeclared tells a library from a tool whose declaration was forgotten.
+// undeclared reports a file without a declaration that defines run: a tool whose declaration was forgotten, not a
+// library.
 func undeclared(f script.File) diag.Problems {
 	at := definesRun.FindIndex(f.Source)
 	if at == nil {
@@ -124,10 +124,10 @@ func undeclared(f script.File) diag.Problems {
 	pos := f.Origin.Pos
 	pos.Line += bytes.Count(f.Source[:at[0]], []byte("\n"))
 	return diag.Problems{{Pos: pos, Code: config.DeclarationCode,
-		Message: `run is defined, and nothing says what the tool is: want tool(name="...", description="...") at top level; a library has no run`}}
+		Message: `the file defines run but declares no tool: want tool(name="...", description="...") at top level; a library has no run`}}
 }
 
-// declared is a declaration as the fields of a scriptedTools entry.
+// declared encodes a declaration as the fields of a scriptedTools entry.
 func declared(d *check.Declaration, file string) json.RawMessage {
 	fields := new(jsonscan.Object).Text("name", d.Name).Text("scriptFile", file)
 	for _, f := range []struct{ name, text string }{{"title", d.Title}, {"description", d.Description}, {"timeout", d.Timeout}, {"entry", d.Entry}} {
