@@ -18,8 +18,8 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/origin"
 )
 
-// listenAdmin opens the port for operators. Other machines reach it only with a token: that of admin.tokenFile, or one
-// of somebody who is an admin.
+// listenAdmin opens the port for operators. An address that other machines can reach requires a token: that of
+// admin.tokenFile, or one of an admin.
 func listenAdmin(cfg *config.Admin, in *config.IncomingAuth) (net.Listener, error) {
 	host, _, err := net.SplitHostPort(cfg.Listen)
 	if err != nil {
@@ -28,37 +28,37 @@ func listenAdmin(cfg *config.Admin, in *config.IncomingAuth) (net.Listener, erro
 	if cfg.TokenFile == "" && !hostname.IsLoopback(host) {
 		if err := someAdmin(in); err != nil {
 			return nil, usage.WithHint(
-				usageError(fmt.Sprintf("admin.listen %s: other machines reach this address, and %v", cfg.Listen, err)),
-				"listen on 127.0.0.1, name a file with a token in admin.tokenFile, or somebody with a token in incomingAuth.authz.admins",
+				usageError(fmt.Sprintf("admin.listen %s: other machines can reach this address, and %v", cfg.Listen, err)),
+				"listen on 127.0.0.1, set admin.tokenFile, or list principals with a token in incomingAuth.authz.admins",
 			)
 		}
 	}
-	l, err := listen(cfg.Listen, config.IncomingAuth{}, true)
+	l, err := openPort(cfg.Listen, "choose another address in admin.listen of the configuration")
 	if err != nil {
 		return nil, fmt.Errorf("admin.%w", err)
 	}
 	return l, nil
 }
 
-// someAdmin says why nobody can come in with a token as an admin; nil: somebody can. What an issuer says of its
-// principals nobody knows here; what static tokens are is in their file.
+// someAdmin returns why no admin can authenticate with a token; nil: one can. The principals of an issuer are
+// not known here; those of static tokens are in the tokens file.
 func someAdmin(in *config.IncomingAuth) error {
 	admins := in.Authz.Admins
 	switch {
 	case in.TokenFile != "":
-		return nil // it is that of the user of this machine
+		return nil // the token of the user of this machine
 	case in.Type != "oidc" && in.Type != "tokens" && in.Type != "mtls":
-		return errors.New("the port asks for no token: whoever connects sees what the backends are")
+		return errors.New("the port requires no token: everybody who connects to it could see the backends")
 	case len(admins.Groups)+len(admins.Subjects) == 0:
-		return errors.New("nobody comes in: the port asks for an admin, and incomingAuth.authz.admins has none")
+		return errors.New("nobody has access: the port requires an admin, and incomingAuth.authz.admins is empty")
 	case in.Type == "oidc":
 		return nil
 	case in.Tokens.File == "":
-		return errors.New("nobody comes in: the port asks for the token of an admin, and there are only certificates, which it does not ask for")
+		return errors.New("nobody has access: the port requires the token of an admin, and clients authenticate with certificates, which it does not accept")
 	}
 	all, err := auth.ReadTokens(in.Tokens.File)
 	if err != nil {
-		return fmt.Errorf("nobody comes in: %w", err)
+		return fmt.Errorf("nobody has access: %w", err)
 	}
 	for _, t := range all {
 		if !t.Expires.IsZero() && t.Expires.Before(time.Now()) {
@@ -68,10 +68,10 @@ func someAdmin(in *config.IncomingAuth) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("nobody comes in: the port asks for the token of an admin, and none in %s is of one in incomingAuth.authz.admins", in.Tokens.File)
+	return fmt.Errorf("nobody has access: the port requires the token of an admin, and no token in %s belongs to one of incomingAuth.authz.admins", in.Tokens.File)
 }
 
-// adminURL is where this machine reaches the port for operators; "" for none.
+// adminURL is the URL of the port for operators on this machine; "" for none.
 func adminURL(l net.Listener) string {
 	if l == nil {
 		return ""
@@ -99,13 +99,19 @@ func (a *app) serveAdmin(l net.Listener, h http.Handler, page bool, log *slog.Lo
 	}
 }
 
-// servePprof serves the Go runtime's profiles on an address of this machine, away from
-// the endpoint, until the returned function is called. An empty address serves nothing.
+// servePprof serves the Go runtime's profiles on a separate loopback address until the
+// returned function is called. An empty address serves nothing.
 func (a *app) servePprof(addr string, allowed *origin.Policy) (stop func(), err error) {
 	if addr == "" {
 		return func() {}, nil
 	}
-	l, err := listen(addr, config.IncomingAuth{}, false)
+	if _, _, err := net.SplitHostPort(addr); err != nil {
+		return nil, usageError(fmt.Sprintf("--pprof: want host:port such as 127.0.0.1:6060, have %q", addr))
+	}
+	if err := mayReach(addr, config.IncomingAuth{}, false); err != nil {
+		return nil, fmt.Errorf("--pprof: %w", err)
+	}
+	l, err := openPort(addr, "choose another address with --pprof")
 	if err != nil {
 		return nil, fmt.Errorf("--pprof: %w", err)
 	}
@@ -124,7 +130,7 @@ func (a *app) servePprof(addr string, allowed *origin.Policy) (stop func(), err 
 	}, nil
 }
 
-// guarded refuses requests that come from a web page or with a foreign name.
+// guarded refuses requests of web pages and requests with another Host header.
 func guarded(h http.Handler, allowed *origin.Policy) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if _, err := allowed.Check(r); err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/repl"
 	"github.com/vmcp-dev/vmcp/internal/spell"
 	"github.com/vmcp-dev/vmcp/lock"
-	"github.com/vmcp-dev/vmcp/proxy/catalog"
+	"github.com/vmcp-dev/vmcp/proxy/catalog/scripted"
 	"github.com/vmcp-dev/vmcp/script"
 )
 
@@ -26,15 +26,15 @@ func (a *app) fmt() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "fmt [PATH...]",
 		Short: "format scripts, and those inside of configurations",
-		Long: `Fmt gives scripts the one layout that everybody's scripts have: .star files, all of them below
-folders, and in .yaml files the scripts of scriptedTools that stand behind "script: |", while every
-other byte of the YAML stays. Without PATH these are vmcp.yaml and all scripts that it names;
+		Long: `Fmt formats scripts in the standard layout: .star files, all of them below
+folders, and in .yaml files the scripts of scriptedTools after "script: |", while every
+other byte of the YAML is kept. Without PATH it formats vmcp.yaml and all scripts that it names;
 - formats a script from standard input to standard output.
 
-Only the layout changes: spaces, line breaks where the text has some already, the order of load
-statements, which come first, those of one file as one, and '…', which becomes "…". Long lines stay
-long and comments stay where they are. The meaning is compared before and after. Line ends become
-LF in .star files. A file that is no script is left alone and reported, and the others are formatted.
+Only the layout changes: spaces, existing line breaks, the order of load statements, which are moved
+to the top and joined per file, and '…', which becomes "…". Long lines are not wrapped, and comments
+keep their places. Fmt checks that the meaning is unchanged. Line ends become
+LF in .star files. A file with syntax errors is reported and not changed; the others are formatted.
 
 With --check nothing is written: it prints what would change as a unified diff. The exit code is 1
 when anything would, or when a file cannot be formatted.` + formatter.Form,
@@ -73,22 +73,22 @@ func (a *app) repl() *cobra.Command {
 		Short: "run Starlark as it is typed, with the tools of a configuration",
 		Long: `Repl runs statements and shows the values of expressions, in the dialect, with the builtins and
 within the limits of scripted tools. call_tool calls the tools of ./vmcp.yaml, whose backends are
-started for the session; one that may change or destroy something is called after a question. With
---lock nothing is started and nothing is called: the tools are those of a lock file, and answer with
+started for the session; calls of tools that may overwrite or destroy something must be confirmed. With
+--lock nothing is started and nothing is called: the tools are those of a lock file, and return
 examples of their schemas. Without a vmcp.yaml there are no tools.
 
-With --tool NAME the names of a scripted tool's file are there, and run({...}) runs it as a call would.
-:save test_NAME writes these runs as tests, with the answers as fakes. :help lists the commands.
-_ is the last value. Tab completes names, tools, arguments and fields. Ctrl-C ends what runs, Ctrl-D
-the session. Input that is no terminal is executed line by line; the exit code is then 1 when
-something in it failed.`,
+With --tool NAME the names of a scripted tool's file are defined, and run({...}) runs it as a call would.
+:save test_NAME writes these runs as tests, with the results as fakes. :help lists the commands.
+_ is the last value. Tab completes names, tools, arguments and fields. Ctrl-C cancels the current
+statement, Ctrl-D ends the session. Input that is not a terminal is executed line by line; the exit
+code is then 1 if a statement failed.`,
 		Example: "  vmcp repl --tool refund\n  vmcp repl --lock vmcp.lock\n  echo '2 + 3' | vmcp repl",
 		Args:    cobra.NoArgs,
 	}
 	c.Flags().StringVar(&f.config, "config", defaultFile, "the configuration file")
 	c.Flags().StringVar(&f.tool, "tool", "", "the scripted tool to load")
-	c.Flags().StringVar(&f.lock, "lock", "", "a lock file whose tools answer with examples, in place of the backends")
-	c.Flags().BoolVar(&f.yes, "yes", false, "call tools that may change or destroy something without asking")
+	c.Flags().StringVar(&f.lock, "lock", "", "a lock file to use in place of the backends: its tools return examples")
+	c.Flags().BoolVar(&f.yes, "yes", false, "call tools that may overwrite or destroy something without asking")
 	_ = c.MarkFlagFilename("config", "yaml", "yml") // the flags exist
 	_ = c.MarkFlagFilename("lock", "lock")
 	_ = c.RegisterFlagCompletionFunc("tool", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
@@ -133,7 +133,7 @@ func (a *app) replTools(ctx context.Context, f replFlags, o *repl.Options) (done
 		return nil, err
 	}
 	a.secrets.Use(cfg.Secrets())
-	scripts, problems := catalog.Compile(cfg)
+	scripts, problems := scripted.Compile(cfg, scripted.Known{})
 	o.Limits, o.Load = cfg.Limits.Or(script.DefaultLimits()), scripts.Load
 	if f.tool != "" {
 		if o.Tool, o.File = scripts.Tool(f.tool); o.Tool == nil || o.File.Source == nil {
@@ -155,13 +155,14 @@ func (a *app) replTools(ctx context.Context, f replFlags, o *repl.Options) (done
 		}
 	}
 	repl.ShowAll(cfg)
-	e, err := a.openLoaded(ctx, cfg, nil, client.Options{Asker: o.Asker, Notify: a.tellNotification})
+	e, err := a.openLoaded(ctx, cfg, nil, client.Options{Asker: o.Asker, Notify: a.printNotification})
 	if err != nil {
 		stop()
 		return nil, err
 	}
 	if status, err := e.Status(ctx); err == nil {
-		a.tellStates(status)
+		a.reportStates(status)
+		o.Origins = repl.Origins(status)
 	}
 	o.Tools = e
 	return func() { e.Close(); stop() }, nil
@@ -171,14 +172,14 @@ func (a *app) lsp() *cobra.Command {
 	var configFile, lockFile string
 	c := &cobra.Command{
 		Use:   "lsp",
-		Short: "serve editors: problems, completion and more while scripts are written",
-		Long: `Lsp is a language server on standard input and output, for editors to start. It speaks of .star files
-and of the scripts inside of configurations: problems as vmcp check finds them, in the text as it is
-typed; completion of builtins, tools, arguments and fields of results; hover; definition, through load
-statements; formatting; fixes; renaming of local names.
+		Short: "serve editors: a language server for scripts: problems, completion and more",
+		Long: `Lsp is a language server on standard input and output, started by editors. It supports .star files
+and scripts in configurations: problems as in vmcp check, while the text is edited; completion of
+builtins, tools, arguments and fields of results; hover; definition, through load statements;
+formatting; fixes; renaming of local names.
 
 Tools are those of the lock file of the nearest vmcp.yaml above a file: "vmcp lock" writes it. No
-backend is started. docs/editors.md says how editors are told of it.`,
+backend is started. See docs/editors.md for the setup of editors.`,
 		Example: "  vmcp lsp\n  vmcp lsp --config prod/vmcp.yaml",
 		Args:    cobra.NoArgs,
 	}
@@ -194,7 +195,7 @@ backend is started. docs/editors.md says how editors are told of it.`,
 			return usageError("there is no " + configFile)
 		}
 		if isTerminal(a.in) {
-			a.say("this is for editors to start: docs/editors.md says how")
+			a.say("editors start this command: see docs/editors.md")
 		}
 		return lsp.Run(c.Context(), a.in, a.out, o)
 	}

@@ -33,12 +33,12 @@ func (a *app) call() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "call NAME",
 		Short: "call a tool of a running endpoint or of a configuration",
-		Long: `Call calls one tool and prints its result: the text of it, or as JSON the whole result as the server
-sent it, with what else that has put in. A result that is an error goes to standard error, and the
-exit code is 1. With --config the backends of the file are started for the moment.
+		Long: `Call calls one tool and prints its result: its text, or as JSON the whole result as the server
+sent it, including unknown members. A result that is an error goes to standard error, and the
+exit code is 1. With --config the backends of the file are started for the call.
 
-Progress and log messages of the call go to standard error. What the call asks is answered by
---answer and --answers, and otherwise by the person at the terminal; without one it is declined.` + client.ResultForm,
+Progress and log messages of the call go to standard error. Questions of the call (elicitation) are
+answered by --answer and --answers, else by the user at the terminal; without a terminal they are declined.` + client.ResultForm,
 		Example: `  vmcp call workspace_list_files --args '{"path": "."}'
   vmcp call deploy --config vmcp.yaml --args - < arguments.json
   vmcp call deploy --answer environment=staging --answer confirm=yes --trace
@@ -48,8 +48,8 @@ Progress and log messages of the call go to standard error. What the call asks i
 	f.register(c)
 	a.registerEnvFile(c)
 	c.Flags().StringVar(&f.args, "args", "{}", "the arguments, a JSON object; - reads them from standard input")
-	c.Flags().StringArrayVar(&f.answers, "answer", nil, "an answer to what the call asks, name=value; may be given several times")
-	c.Flags().StringVar(&f.answerObject, "answers", "", "answers to what the call asks, a JSON object; {} accepts what has nothing to fill in")
+	c.Flags().StringArrayVar(&f.answers, "answer", nil, "an answer to a question of the call, name=value; repeatable")
+	c.Flags().StringVar(&f.answerObject, "answers", "", "answers to the questions of the call, a JSON object; {} accepts questions without fields")
 	f.keeping.register(c, &f.trace)
 	c.Flags().BoolVarP(&f.quiet, "quiet", "q", false, "show no progress and no log messages")
 	output := outputFlag(c)
@@ -81,7 +81,7 @@ func (a *app) runCall(ctx context.Context, name string, f *callFlags) error {
 	defer done()
 	o := client.Options{Asker: k}
 	if !f.quiet {
-		o.Notify = a.tellNotification
+		o.Notify = a.printNotification
 	}
 	f.target.keeping = &f.keeping
 	e, err := a.open(ctx, f.target, o)
@@ -91,12 +91,12 @@ func (a *app) runCall(ctx context.Context, name string, f *callFlags) error {
 	defer e.Close()
 	err = a.callTool(ctx, e, name, arguments, f)
 	for _, answer := range k.Unused() {
-		a.say("nothing asked for the answer %s", answer)
+		a.say("the answer %s was not used: no question asked for it", answer)
 	}
 	return err
 }
 
-// newAsker makes the one that answers what the call will ask.
+// newAsker returns what answers the questions of the call.
 func (a *app) newAsker(ctx context.Context, f *callFlags) (k *client.Asker, done func(), err error) {
 	done = func() {}
 	given, err := client.ParseAnswers(f.answers, f.answerObject)
@@ -104,11 +104,11 @@ func (a *app) newAsker(ctx context.Context, f *callFlags) (k *client.Asker, done
 		return nil, done, usageError(err.Error())
 	}
 	k = &client.Asker{Context: ctx, Given: given, Agrees: f.answerObject != "", Screen: a.err}
-	k.Tell = func(message string) { tell(k.Screen, message) }
+	k.Tell = func(message string) { printMessage(k.Screen, message) }
 	if f.args == "-" || !isTerminal(a.in) {
 		return k, done, nil
 	}
-	if !isTerminal(a.err) { // it goes to a file, where nobody would see a question
+	if !isTerminal(a.err) { // questions would not be seen
 		tty, err := os.OpenFile("/dev/tty", os.O_WRONLY, 0)
 		if err != nil {
 			return k, done, nil
@@ -119,8 +119,8 @@ func (a *app) newAsker(ctx context.Context, f *callFlags) (k *client.Asker, done
 	return k, done, nil
 }
 
-// tellNotification shows progress and log messages.
-func (a *app) tellNotification(method string, params json.RawMessage) {
+// printNotification shows progress and log messages.
+func (a *app) printNotification(method string, params json.RawMessage) {
 	if text := client.NotificationText(method, params); text != "" {
 		a.say("%s", text)
 	}
@@ -155,7 +155,7 @@ func (a *app) callTool(ctx context.Context, e *endpoint, name string, args json.
 		return a.callError(ctx, e, name, err)
 	}
 	if f.trace == treeOnScreen {
-		a.tellTrace(result)
+		a.printTrace(result)
 	}
 	if f.output == "json" {
 		err = a.printRaw(result.Raw)
@@ -173,10 +173,10 @@ func (a *app) callTool(ctx context.Context, e *endpoint, name string, args json.
 	return nil
 }
 
-func (a *app) tellTrace(r *client.Result) {
+func (a *app) printTrace(r *client.Result) {
 	t := client.TraceOf(r.Raw)
 	if t == nil {
-		a.say("no trace: this is not a scripted tool of a vmcp")
+		a.say("no trace: this is not a scripted tool")
 		return
 	}
 	for _, line := range t.Lines() {
@@ -184,14 +184,14 @@ func (a *app) tellTrace(r *client.Result) {
 	}
 }
 
-// callError says what the server answered, and what may explain it.
+// callError is the error of a call, with a hint.
 func (a *app) callError(ctx context.Context, e *endpoint, name string, err error) error {
 	var refused *jsonrpc.Error
 	if !errors.As(err, &refused) {
 		return fmt.Errorf("call %s: %w", name, err)
 	}
 	if status, err := e.Status(ctx); err == nil {
-		a.tellStates(status)
+		a.reportStates(status)
 	}
 	err = fmt.Errorf("call %s: %s (%d)", name, refused.Message, refused.Code)
 	if refused.Code != jsonrpc.CodeInvalidParams {

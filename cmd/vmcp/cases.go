@@ -21,16 +21,16 @@ import (
 	"github.com/vmcp-dev/vmcp/lock"
 )
 
-// The commands about recorded calls of scripted tools, and what vmcp call records.
+// The commands for recorded calls of scripted tools, and recording by vmcp call.
 
 func (a *app) trace() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "trace CASE",
 		Short: "show a recorded call of a scripted tool: a tree, a page or a file for tracing tools",
-		Long: `Trace shows what a scripted tool did, from a case that "vmcp call --record" or the configuration's
-recording: has written. As text it is a tree of steps with their times. With --output html it is a
-page of its own: a lane for every branch, a bar for every step, and what a step was called with and
-answered behind a click or Enter. The page makes no request. As JSON it is the trace format of Chrome, which Perfetto opens.` + trace.Form,
+		Long: `Trace shows the steps of a scripted tool, from a case that "vmcp call --record" or the configuration's
+recording: has written. As text it is a tree of steps with their times. With --output html it is one
+page: a lane for every branch, a bar for every step, and the arguments and result of a step after
+a click or Enter. The page makes no requests. As JSON it is the trace format of Chrome, which Perfetto can open.` + trace.Form,
 		Example: "  vmcp trace recordings/20261122T100000.000Z-refund-1f2e3d4c.json\n  vmcp trace late.json -o html > late.html",
 		Args:    cobra.ExactArgs(1),
 	}
@@ -61,7 +61,7 @@ answered behind a click or Enter. The page makes no request. As JSON it is the t
 	return c
 }
 
-// readCase reads a case that the command line names: one that is not there is a wrong call.
+// readCase reads a case named on the command line: a missing file is a usage error.
 func readCase(path string) (*cases.Case, error) {
 	c, err := cases.Read(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -70,7 +70,7 @@ func readCase(path string) (*cases.Case, error) {
 	return c, err
 }
 
-// pictureOf is a case as a page or for tracing tools, by the ending of a file's name.
+// pictureOf is a case as a page or for tracing tools, by the extension of a file name.
 func pictureOf(c *cases.Case, ending string) ([]byte, error) {
 	if ending == ".html" {
 		return trace.Page(c)
@@ -84,17 +84,17 @@ func (a *app) fake() *cobra.Command {
 		Use:   "fake FILE...",
 		Short: "serve recorded calls as an MCP server on standard input and output",
 		Long: `Fake is an MCP server whose tools are those that were called in recorded cases, and the recorded
-scripted tools themselves: a call gets what the same call got then. Several calls with the same
-arguments get their answers in turn. A call that was not recorded is an error of the tool that
-names the nearest one.
+scripted tools themselves: a call returns the recorded result of the same call. Several recorded calls
+with the same arguments return their results in turn. A call that was not recorded is an error of the
+tool that names the most similar one.
 
-The tools have the definitions that vmcp.lock has of them. With --backend the server stands in for
-one backend: it has the tools of that backend under their own names.`,
+The definitions of the tools are those in vmcp.lock. With --backend the server replaces
+one backend: it has the tools of that backend with their names there.`,
 		Example: "  vmcp fake tools/refund_cases/*.json\n  vmcp fake --backend shop recordings/*.json",
 		Args:    cobra.MinimumNArgs(1),
 	}
-	c.Flags().StringVar(&lockFile, "lock", "", "the definitions of the tools (default pins.file of the configuration, else vmcp.lock if it is there)")
-	c.Flags().StringVar(&configFile, "config", "", "the configuration that says how clients see the tools' names (default vmcp.yaml if it is there)")
+	c.Flags().StringVar(&lockFile, "lock", "", "the definitions of the tools (default pins.file of the configuration, else vmcp.lock if it exists)")
+	c.Flags().StringVar(&configFile, "config", "", "the configuration with the tool names that clients see (default vmcp.yaml if it exists)")
 	c.Flags().StringVar(&backend, "backend", "", "serve only the tools of this backend, under its own names")
 	_ = c.MarkFlagFilename("config", "yaml", "yml") // the flag exists
 	c.ValidArgsFunction = cobra.FixedCompletions([]string{"json"}, cobra.ShellCompDirectiveFilterFileExt)
@@ -159,7 +159,7 @@ func (a *app) runFake(ctx context.Context, names []string, o fake.Options) error
 	return s.Run(ctx, a.in, a.out)
 }
 
-// keeping is what vmcp call keeps of the call of a scripted tool.
+// keeping is what vmcp call writes about the call of a scripted tool.
 type keeping struct {
 	file    string // --record
 	full    bool   // --record-full
@@ -175,7 +175,7 @@ const treeOnScreen = "tree"
 func (k *keeping) register(c *cobra.Command, traced *string) {
 	c.Flags().StringVar(traced, "trace", "", "show on standard error what a scripted tool did, with times; --trace=FILE.html writes a page, --trace=FILE.json a file for tracing tools")
 	c.Flags().Lookup("trace").NoOptDefVal = treeOnScreen
-	c.Flags().StringVar(&k.file, "record", "", "write the call of a scripted tool down as a case, with its secrets replaced; needs a configuration (default ./"+defaultFile+")")
+	c.Flags().StringVar(&k.file, "record", "", "record the call of a scripted tool as a case, with its secrets redacted; needs a configuration (default ./"+defaultFile+")")
 	c.Flags().BoolVar(&k.full, "record-full", false, "leave secrets in what --record and --trace=FILE write")
 }
 
@@ -203,10 +203,10 @@ func (k *keeping) check(t *target, traced string) error {
 // wanted reports whether the call is to be recorded.
 func (k *keeping) wanted() bool { return k != nil && (k.file != "" || k.picture != "") }
 
-// take gets what was recorded.
+// take receives the recorded case.
 func (k *keeping) take(c *cases.Case, err error) { k.c, k.err = c, err }
 
-// prepare makes the proxy of a configuration hand over what it records, and write no recordings of a server.
+// prepare configures recording for this call in place of the server's recordings.
 func (k *keeping) prepare(cfg *config.Config) (recorded func(*cases.Case, error), full bool) {
 	cfg.Recording.Dir = ""
 	if !k.wanted() {
@@ -215,7 +215,7 @@ func (k *keeping) prepare(cfg *config.Config) (recorded func(*cases.Case, error)
 	return k.take, k.full
 }
 
-// write writes the files that were asked for.
+// write writes the files of --record and --trace.
 func (k *keeping) write(name string, r *client.Result) error {
 	if !k.wanted() {
 		return nil
@@ -227,7 +227,7 @@ func (k *keeping) write(name string, r *client.Result) error {
 	case k.err != nil:
 		return fmt.Errorf("%s was not recorded: %w", name, k.err)
 	case k.c == nil:
-		return fmt.Errorf("%s was not recorded: it is no scripted tool, or did more than a recording may hold", name)
+		return fmt.Errorf("%s was not recorded: it is not a scripted tool, or its recording would be too large", name)
 	}
 	if k.file != "" {
 		err := os.MkdirAll(filepath.Dir(k.file), 0o755) // the first case of a script makes its folder

@@ -16,7 +16,7 @@ import (
 	"github.com/vmcp-dev/vmcp/examples/demo"
 )
 
-// demoBackends are the example servers that this program can be, as a child of itself.
+// demoBackends are the example servers that this program runs as child processes of itself.
 var demoBackends = map[string]func(context.Context, []string) error{
 	"workspace": workspace.Main,
 	"yamlfile":  yamlfile.Main,
@@ -25,7 +25,7 @@ var demoBackends = map[string]func(context.Context, []string) error{
 func (a *app) demoBackend() *cobra.Command {
 	return &cobra.Command{
 		Use:                "demo-backend NAME [ARGUMENT...]",
-		Short:              "be one of the demo's backends, on standard input and output",
+		Short:              "run one of the demo's backends on standard input and output",
 		Hidden:             true,
 		DisableFlagParsing: true,
 		Args:               cobra.MinimumNArgs(1),
@@ -39,7 +39,7 @@ func (a *app) demoBackend() *cobra.Command {
 	}
 }
 
-// demo lays the demo out in a folder of the user's and returns its configuration.
+// demo writes the files of the demo into a folder of the user and returns its configuration.
 func (a *app) demo() (source, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -59,8 +59,8 @@ func (a *app) demo() (source, error) {
 	}}, nil
 }
 
-// demoDir is a folder that stays, or for users without a cache a temporary one that
-// remove takes away.
+// demoDir is a folder in the user's cache, or if there is none a temporary one that
+// remove deletes.
 func demoDir() (dir string, remove func(), err error) {
 	cache, err := os.UserCacheDir()
 	if err == nil {
@@ -85,7 +85,7 @@ func tryCommand(endpoint, tokenFile string) string {
 	return strings.Join(words, " ")
 }
 
-// ownCommand is how the user can start this program again.
+// ownCommand is the command that starts this program.
 func ownCommand() string {
 	self, err := os.Executable()
 	if err != nil {

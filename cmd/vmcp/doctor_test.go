@@ -22,7 +22,7 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/testkit"
 )
 
-// TestDoctorTellsURLsApart: what is wrong with a URL has a name and a remedy of its own.
+// TestDoctorTellsURLsApart: each thing that can be wrong with a URL has its own message and hint.
 func TestDoctorTellsURLsApart(t *testing.T) {
 	t.Parallel()
 	dir, ca := t.TempDir(), testkit.NewAuthority(t)
@@ -49,16 +49,16 @@ func TestDoctorTellsURLsApart(t *testing.T) {
 	trust := ", tls: {ca: ca.pem}"
 	for _, tt := range []struct {
 		name, url, more string
-		want            check // Message is a part of it
+		want            check // Message is a substring
 	}{
 		{"expired", secure(x509.Certificate{IPAddresses: here, NotAfter: time.Now().Add(-time.Hour)}), trust, check{"url", "fail", ": TLS: x509: certificate has expired or is not yet valid: ", "have its certificate renewed; or is the clock of this machine wrong?"}},
 		{"host", secure(x509.Certificate{DNSNames: []string{"elsewhere.example"}}), trust, check{"url", "fail", ": TLS: x509: cannot validate certificate for 127.0.0.1", "write the name that its certificate is for into the url, or into tls.serverName of the backend"}},
 		{"unknown", good, "", check{"url", "fail", ": TLS: x509: certificate signed by unknown authority", "name who signed its certificate in tls.ca of the backend"}},
 		{"plain", strings.Replace(closed, "http:", "https:", 1), "", check{"url", "fail", ": TLS: ", "is it http:// instead of https://?"}},
-		{"signed in", answering(http.StatusUnauthorized), "", check{"url", "fail", " wants to know who asks: 401 Unauthorized", "give it a credential: headers, or outgoingAuth"}},
+		{"signed in", answering(http.StatusUnauthorized), "", check{"url", "fail", " requires authentication: 401 Unauthorized", "configure a credential: headers, or outgoingAuth"}},
 		{"unreachable", gone.URL, "", check{"url", "fail", ": TCP: connection refused", "is the server started, and is the port right?"}},
-		{"path", good, trust, check{"url", "warn", " answers: 404 Not Found", "is the path right? many servers have theirs at /mcp"}},
-		{"trouble", answering(http.StatusBadGateway), "", check{"url", "warn", " answers: 502 Bad Gateway", "the server has trouble of its own"}},
+		{"path", good, trust, check{"url", "warn", " answers: 404 Not Found", "check the path: it is /mcp at many servers"}},
+		{"trouble", answering(http.StatusBadGateway), "", check{"url", "warn", " answers: 502 Bad Gateway", "this is an error of the server"}},
 		{"well", closed, "", check{"url", "ok", " answers: 200 OK", ""}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

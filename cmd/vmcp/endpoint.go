@@ -26,21 +26,17 @@ import (
 	"github.com/vmcp-dev/vmcp/script/isolate"
 )
 
-// settleTime is how long a command waits for the backends of a configuration
-// before it works with those that are there.
-const settleTime = 15 * time.Second
-
-// target is where a client command finds its tools.
+// target is the endpoint or configuration of a client command.
 type target struct {
 	url, config, tokenFile, caFile string
-	keeping                        *keeping // of the call that it is for; may be nil
+	keeping                        *keeping // what is recorded; may be nil
 }
 
 func (t *target) register(c *cobra.Command) {
-	c.Flags().StringVar(&t.url, "url", "", "the endpoint to use (default where ./vmcp.yaml listens, else the one that ~/.vmcp/server.json names, else "+locate.DefaultURL+")")
+	c.Flags().StringVar(&t.url, "url", "", "the endpoint to use (default the address of ./vmcp.yaml, else the one in ~/.vmcp/server.json, else "+locate.DefaultURL+")")
 	c.Flags().StringVar(&t.config, "config", "", "a configuration file to use instead of a running endpoint")
-	c.Flags().StringVar(&t.tokenFile, "token-file", "", "a file with the bearer token for the endpoint (default: the token in VMCP_TOKEN, else the file that a discovery file names)")
-	c.Flags().StringVar(&t.caFile, "ca-file", "", "a file of certificates to trust for an https endpoint, beside the system's (default tls.cert of ./vmcp.yaml)")
+	c.Flags().StringVar(&t.tokenFile, "token-file", "", "a file with the bearer token for the endpoint (default: the token in VMCP_TOKEN, else the file named in a discovery file)")
+	c.Flags().StringVar(&t.caFile, "ca-file", "", "a file of CA certificates to trust for an https endpoint, in addition to the system's (default tls.cert of ./vmcp.yaml)")
 	c.MarkFlagsMutuallyExclusive("url", "config")
 	c.MarkFlagsMutuallyExclusive("token-file", "config")
 	c.MarkFlagsMutuallyExclusive("ca-file", "config")
@@ -53,7 +49,7 @@ type endpoint struct {
 	release func()
 }
 
-// Close ends the session and, for a proxy of our own, the proxy and its backends.
+// Close ends the session and, for a proxy in this process, the proxy and its backends.
 func (e *endpoint) Close() {
 	if e.Endpoint != nil {
 		e.Endpoint.Close()
@@ -61,14 +57,14 @@ func (e *endpoint) Close() {
 	e.release()
 }
 
-// open connects to the target. o says how the client is asked and notified.
+// open connects to the target. o has the handlers of questions and notifications.
 func (a *app) open(ctx context.Context, t target, o client.Options) (*endpoint, error) {
 	o.Version = buildVersion()
 	if t.config != "" {
 		return a.openConfig(ctx, t, o)
 	}
 	here := t.find()
-	u, err := endpointURL(here.URL)
+	u, err := locate.ParseURL(here.URL)
 	if err != nil {
 		return nil, err
 	}
@@ -86,7 +82,7 @@ func (a *app) open(ctx context.Context, t target, o client.Options) (*endpoint, 
 	return &endpoint{e, func() {}}, nil
 }
 
-// explainDial adds what to do about an endpoint that cannot be used.
+// explainDial adds a hint to the error of an endpoint that cannot be reached.
 func explainDial(u *url.URL, token string, err error) error {
 	if errors.Is(err, client.ErrUnauthorized) {
 		err = fmt.Errorf("%s: %w", u, client.ErrUnauthorized)
@@ -104,8 +100,8 @@ func explainDial(u *url.URL, token string, err error) error {
 	return err
 }
 
-// openConfig runs a configuration inside this process and goes through its HTTP
-// edge, as any client would.
+// openConfig serves a configuration inside this process and connects to its HTTP handler, as
+// any client would.
 func (a *app) openConfig(ctx context.Context, t target, o client.Options) (*endpoint, error) {
 	cfg, err := a.load(t.config)
 	if err != nil {
@@ -114,10 +110,10 @@ func (a *app) openConfig(ctx context.Context, t target, o client.Options) (*endp
 	return a.openLoaded(ctx, cfg, t.keeping, o)
 }
 
-// openLoaded is openConfig for a configuration that has been read. It changes it. k may be nil.
+// openLoaded is openConfig for a configuration that has been read, which it changes. k may be nil.
 func (a *app) openLoaded(ctx context.Context, cfg *config.Config, k *keeping, o client.Options) (*endpoint, error) {
 	o.Version = buildVersion()
-	cfg.IncomingAuth = config.IncomingAuth{} // whoever has the file and its secrets is in already
+	cfg.IncomingAuth = config.IncomingAuth{} // the user can read the file and its secrets
 	cfg.Audit = config.Audit{}               // it is the server's
 	recorded, full := k.prepare(cfg)
 	workers, closeWorkers := isolated()
@@ -131,7 +127,7 @@ func (a *app) openLoaded(ctx context.Context, cfg *config.Config, k *keeping, o 
 		e.Close()
 		return nil, err
 	}
-	a.awaitBackends(ctx, p, settleTime)
+	a.awaitBackends(ctx, p, offers.Time(cfg))
 	o.URL, o.Transport = client.InsideURL, inside.Transport()
 	o.Status = func(context.Context) (proxy.Status, error) { return p.Status(), nil }
 	if e.Endpoint, err = client.Dial(ctx, o); err != nil {
@@ -141,7 +137,7 @@ func (a *app) openLoaded(ctx context.Context, cfg *config.Config, k *keeping, o 
 	return e, nil
 }
 
-// offered starts what a configuration has, and returns what there is once it is up or down.
+// offered starts the backends of a configuration, and returns the lists once each is connected or down.
 func (a *app) offered(ctx context.Context, cfg *config.Config) (proxy.Status, error) {
 	workers, closeWorkers := isolated()
 	defer closeWorkers()
@@ -150,7 +146,7 @@ func (a *app) offered(ctx context.Context, cfg *config.Config) (proxy.Status, er
 	if err := p.Apply(cfg); err != nil {
 		return proxy.Status{}, err
 	}
-	a.awaitBackends(ctx, p, settleTime)
+	a.awaitBackends(ctx, p, offers.Time(cfg))
 	return p.Status(), nil
 }
 
@@ -158,7 +154,7 @@ func (a *app) offered(ctx context.Context, cfg *config.Config) (proxy.Status, er
 func (a *app) awaitBackends(ctx context.Context, p *proxy.Proxy, limit time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	defer a.tellWaiting(limit, func() (missing []string) {
+	defer a.reportWaiting(limit, func() (missing []string) {
 		for _, b := range p.Status().Backends {
 			if b.State == "connecting" {
 				missing = append(missing, b.Name)
@@ -169,9 +165,9 @@ func (a *app) awaitBackends(ctx context.Context, p *proxy.Proxy, limit time.Dura
 	_ = p.Settled(ctx) // the status shows who is missing
 }
 
-// tellWaiting tells somebody at a terminal which backends a command waits for, once it has done so for a second and
+// reportWaiting prints to a terminal which backends a command waits for, after one second and
 // then every five, until stop is called.
-func (a *app) tellWaiting(limit time.Duration, missing func() []string) (stop func()) {
+func (a *app) reportWaiting(limit time.Duration, missing func() []string) (stop func()) {
 	if !isTerminal(a.err) {
 		return func() {}
 	}
@@ -192,7 +188,7 @@ func (a *app) tellWaiting(limit time.Duration, missing func() []string) (stop fu
 	return func() { close(ended); told.Wait() }
 }
 
-// named is some names, in a line.
+// named is the first names of a list, in one line.
 func named(names []string) string {
 	const shown = 5
 	if more := len(names) - shown; more > 0 {
@@ -201,12 +197,12 @@ func named(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// find is the endpoint that the flags name, or else the one that is here.
+// find is the endpoint of the flags, or else the one that is running on this machine.
 func (t target) find() locate.Endpoint {
 	return locate.Find(locate.Flags{URL: t.url, TokenFile: t.tokenFile, CAFile: t.caFile, Config: defaultFile})
 }
 
-// isolated are the workers for isolated scripts, where there can be some: elsewhere no
+// isolated are the workers for isolated scripts; nil on systems without them, where no
 // configuration has such scripts. A worker is started when the first run needs it.
 func isolated() (workers *isolate.Workers, done func()) {
 	workers, err := isolate.New()
@@ -216,9 +212,9 @@ func isolated() (workers *isolate.Workers, done func()) {
 	return workers, workers.Close
 }
 
-// gather starts the backends of a configuration for a moment and returns what they offer.
+// gather starts the backends of a configuration, returns what they offer, and stops them.
 func (a *app) gather(ctx context.Context, cfg *config.Config) (*lock.File, error) {
 	a.secrets.Use(cfg.Secrets())
 	who := new(jsonscan.Object).Text("name", cmp.Or(cfg.Name, "vmcp")).Text("version", buildVersion()).JSON() // as serve does
-	return offers.Gather(ctx, cfg, offers.Options{Log: a.logger(slog.LevelError), Secrets: a.secrets, Client: who, Limit: settleTime, Waiting: a.tellWaiting})
+	return offers.Gather(ctx, cfg, offers.Options{Log: a.logger(slog.LevelError), Secrets: a.secrets, Client: who, Limit: offers.Time(cfg), Waiting: a.reportWaiting})
 }

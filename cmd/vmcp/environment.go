@@ -11,25 +11,25 @@ import (
 	"github.com/vmcp-dev/vmcp/config"
 )
 
-// What commands take from the environment and from files of variables.
+// The environment and files of variables.
 
-// configVariable is the default of --config, for clients and programs that cannot pass it on.
+// configVariable is the environment variable with the default of --config.
 const configVariable = "VMCP_CONFIG"
 
-// defaultConfig gives --config the value of VMCP_CONFIG, unless it is given, or another flag that it
-// does not go together with.
+// defaultConfig sets --config to the value of VMCP_CONFIG, unless it is given, or a flag that is
+// mutually exclusive with it.
 func defaultConfig(c *cobra.Command) error {
 	value, f := os.Getenv(configVariable), c.Flags().Lookup("config")
 	if value == "" || f == nil || f.Changed || excluded(c, f) {
 		return nil
 	}
-	return f.Value.Set(value) // and not Flags().Set: nobody has given the flag
+	return f.Value.Set(value) // not Flags().Set, which would mark the flag as given
 }
 
-// mutuallyExclusive is where cobra keeps the groups of MarkFlagsMutuallyExclusive.
+// mutuallyExclusive is the annotation in which cobra stores the groups of MarkFlagsMutuallyExclusive.
 const mutuallyExclusive = "cobra_annotation_mutually_exclusive"
 
-// excluded reports whether a flag is given that f does not go together with.
+// excluded reports whether a flag is given that is mutually exclusive with f.
 func excluded(c *cobra.Command, f *pflag.Flag) bool {
 	for _, group := range f.Annotations[mutuallyExclusive] {
 		for name := range strings.FieldsSeq(group) {
@@ -47,8 +47,8 @@ func (a *app) registerEnvFile(c *cobra.Command) {
 	_ = c.MarkFlagFilename("env-file", "env") // the flag exists
 }
 
-// checkEnvFile refuses a file of variables that cannot be read. What is wrong in it is a problem with
-// its place.
+// checkEnvFile refuses a file of variables that cannot be read. Syntax errors in it are problems with
+// positions.
 func (a *app) checkEnvFile() error {
 	if a.envFile == "" {
 		return nil

@@ -11,11 +11,13 @@ import (
 	"testing"
 
 	"github.com/vmcp-dev/vmcp/internal/testkit"
+	"github.com/vmcp-dev/vmcp/internal/testmode"
 )
 
-// Clients of an endpoint with a certificate speak TLS, and trust what its configuration or
-// --ca-file names, also when the certificate is for a name that leads elsewhere.
+// Clients of an endpoint with a certificate use TLS, and trust the certificate that its configuration or
+// --ca-file names, also when that is for another host name.
 func TestToolsOverTLS(t *testing.T) {
+	testmode.NeedThorough(t)
 	dir, ca := t.TempDir(), testkit.NewAuthority(t)
 	t.Setenv("HOME", t.TempDir())
 	byAddress, addressKey := issue(t, ca, dir, "server", "")
@@ -31,7 +33,7 @@ func TestToolsOverTLS(t *testing.T) {
 				t.Helper()
 				c := exec.Command("vmcp", append([]string{"tools"}, arguments...)...)
 				c.Dir = r.dir
-				said, _ := c.CombinedOutput() // it may fail: what it says counts
+				said, _ := c.CombinedOutput() // it may fail: only the output matters
 				if !strings.Contains(string(said), want) {
 					t.Errorf("%v says\n%s\nwant %s", c.Args, said, want)
 				}
@@ -48,7 +50,7 @@ func TestToolsOverTLS(t *testing.T) {
 	}
 }
 
-// startServe starts the server of the reader's configuration.
+// startServe starts a server with the reader's configuration.
 func (r *reader) startServe(t *testing.T) {
 	out, err := os.Create(filepath.Join(t.TempDir(), "log"))
 	r.must(err)
@@ -60,7 +62,7 @@ func (r *reader) startServe(t *testing.T) {
 	r.wait("the server is up", func() bool { return strings.Contains(r.logged(), "backend files:") })
 }
 
-// TestAnotherServerIsToldInALine: the page that another server shows people is no message of ours.
+// TestAnotherServerIsToldInALine: the HTML page of another server is not printed as a message.
 func TestAnotherServerIsToldInALine(t *testing.T) {
 	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusNotFound)

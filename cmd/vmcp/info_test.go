@@ -42,7 +42,7 @@ func TestManual(t *testing.T) {
 	}
 }
 
-// eachCommand visits a command and those below it that help lists.
+// eachCommand visits a command and its subcommands that help lists.
 func eachCommand(c *cobra.Command, visit func(*cobra.Command)) {
 	visit(c)
 	for _, below := range c.Commands() {

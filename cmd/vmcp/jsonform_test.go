@@ -18,11 +18,11 @@ import (
 	"github.com/vmcp-dev/vmcp/script/isolate"
 )
 
-// wrongForm is the variable with the file where commands of a script in testdata write that their JSON is not what their
-// help says: an exit code could be one that the script expects.
+// wrongForm names the file to which commands of a script in testdata report that their JSON differs from their
+// help: the script may expect any exit code.
 const wrongForm = "VMCP_TEST_WRONG_FORM"
 
-// mainChecked is main in the scripts of testdata, and holds every JSON that is printed in one to the help.
+// mainChecked is main in the scripts of testdata, and compares all JSON that it prints with the help.
 func mainChecked() {
 	args := os.Args[1:]
 	c, rest, err := new(app).root().Find(args)
@@ -45,7 +45,7 @@ func mainChecked() {
 	os.Exit(code)
 }
 
-// reportForms fails the test when a command of a script noted something.
+// reportForms fails the test when a command of a script has reported something.
 func reportForms(t *testing.T, e *testscript.Env) {
 	file := filepath.Join(t.TempDir(), "wrong")
 	e.Setenv(wrongForm, file)
@@ -61,7 +61,7 @@ func wantsJSON(args []string) bool {
 	return strings.Contains(joined, " --output json ") || strings.Contains(joined, " -o json ") || strings.Contains(joined, " -ojson ")
 }
 
-// TestHelpSaysJSON: every command whose --output takes json says in its help which form that has.
+// TestHelpSaysJSON: the help of every command with --output json describes its JSON.
 func TestHelpSaysJSON(t *testing.T) {
 	n := 0
 	eachCommand(new(app).root(), func(c *cobra.Command) {
@@ -79,8 +79,8 @@ func TestHelpSaysJSON(t *testing.T) {
 	}
 }
 
-// TestHelpIsTheJSON: what commands print has the members of their help, and no others. Scripts in testdata hold every
-// other JSON that they print to it, too.
+// TestHelpIsTheJSON: what commands print has the members in their help, and no others. Scripts in testdata check
+// all other JSON that they print.
 func TestHelpIsTheJSON(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("HOME", dir)
@@ -127,7 +127,7 @@ func TestWrongHelpIsFound(t *testing.T) {
 		`{"a":"","b":1,"c":[{"at":"2026-01-02T15:04:05Z"}]}`: "",
 		`{"c":[]}`:                    `names a member "a"`,
 		`{"a":"","c":[],"d":1}`:       `a member "d"`,
-		`{"a":1,"c":[]}`:              "$.a: the help says text",
+		`{"a":1,"c":[]}`:              "$.a: the help says string",
 		`{"a":"","c":null}`:           "$.c: the help says a list",
 		`{"a":"","c":[{"at":"now"}]}`: "$.c[0].at: the help says time",
 		`{"a":"","c":[{}]}`:           `$.c[0]: the help names a member "at"`,

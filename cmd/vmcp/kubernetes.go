@@ -31,14 +31,14 @@ import (
 	"github.com/vmcp-dev/vmcp/runs/seal"
 )
 
-// kubernetesFlags are the flags of serve that are for --kubernetes.
+// kubernetesFlags are the flags of serve for --kubernetes.
 type kubernetesFlags struct {
 	on                            bool
 	namespace, kubeconfig, server string
 }
 
 func (f *kubernetesFlags) register(c *cobra.Command) {
-	c.Flags().BoolVar(&f.on, "kubernetes", false, "serve what the objects of a Kubernetes namespace say; --config may say what is of the process")
+	c.Flags().BoolVar(&f.on, "kubernetes", false, "serve the configuration in the objects of a Kubernetes namespace; --config may have settings of the process")
 	c.Flags().StringVar(&f.namespace, "namespace", "", "with --kubernetes: the `namespace` (default the context's, else the pod's, else default)")
 	c.Flags().StringVar(&f.kubeconfig, "kubeconfig", "", "with --kubernetes: the `file` that says how to reach the cluster (default $KUBECONFIG, else the pod's ServiceAccount, else ~/.kube/config)")
 	c.Flags().StringVar(&f.server, "server", "", "with --kubernetes: serve this VirtualMCPServer only, at /mcp, too")
@@ -48,7 +48,7 @@ func (f *kubernetesFlags) register(c *cobra.Command) {
 	_ = c.MarkFlagFilename("kubeconfig") // the flag exists
 }
 
-// check refuses flags that mean nothing without --kubernetes.
+// check refuses flags that need --kubernetes without it.
 func (f *kubernetesFlags) check() error {
 	if !f.on && cmp.Or(f.namespace, f.kubeconfig, f.server) != "" {
 		return usageError("--namespace, --kubeconfig and --server are for --kubernetes")
@@ -66,7 +66,7 @@ type kubernetes struct {
 	servers *servers.Servers
 }
 
-// serveKubernetes serves what the objects of a namespace say, until the context ends.
+// serveKubernetes serves the configuration in the objects of a namespace until the context ends.
 func (a *app) serveKubernetes(ctx context.Context, f serveFlags) error {
 	k := &kubernetes{app: a, flags: f, log: a.logger(slog.LevelInfo)}
 	var err error
@@ -97,7 +97,9 @@ func (a *app) serveKubernetes(ctx context.Context, f serveFlags) error {
 			p := proxy.New(proxy.Options{
 				Log: k.log, Secrets: &secret.Redactor{}, Version: buildVersion(), Tracer: tracer, AuditOut: a.out, Workers: workers, IsolateScripts: f.isolate,
 				Server: name, Process: shared, Metrics: metrics, Joined: a.joined,
-				OpenStore: func(c *config.Config) (runs.Store, *seal.Ring, error) { return open.Store(ctx, c, open.How{}) },
+				OpenStore: func(c *config.Config) (runs.Store, *seal.Ring, error) {
+					return open.Store(ctx, c, open.How{Server: k.source.Health().Namespace + "/" + name})
+				},
 			})
 			p.ServedBy(status.Server{Commit: release.Read().Commit})
 			return p
@@ -115,7 +117,7 @@ func (a *app) serveKubernetes(ctx context.Context, f serveFlags) error {
 	return k.serve(ctx)
 }
 
-// readProcess reads what --config says of the process.
+// readProcess reads the settings of the process from --config.
 func (k *kubernetes) readProcess() (*config.Config, error) {
 	cfg := config.Default()
 	if k.flags.config != "" {
@@ -134,8 +136,8 @@ func (k *kubernetes) readProcess() (*config.Config, error) {
 	if _, _, err := net.SplitHostPort(cfg.Listen); err != nil {
 		return nil, usageError(fmt.Sprintf("--listen: want host:port such as 127.0.0.1:4483, have %q", cfg.Listen))
 	}
-	if cfg.SessionStorage.Provider != config.StorageMemory && k.flags.kubernetes.server == "" { // cluster needs such a one
-		return nil, usageError("sessionStorage and cluster: runs are kept for one server: name it with --server, and give each a process and a store of its own")
+	if cfg.SessionStorage.Lasting() && k.flags.kubernetes.server == "" { // cluster needs such a one
+		return nil, usageError("sessionStorage and cluster: stored runs belong to one server: set --server, and give each server its own process and store")
 	}
 	cfg.Hosts = append(cfg.Hosts, k.flags.hosts...)
 	cfg.Origins = append(cfg.Origins, k.flags.origins...)
@@ -143,7 +145,7 @@ func (k *kubernetes) readProcess() (*config.Config, error) {
 	return cfg, nil
 }
 
-// identity is a name for this process that no other has.
+// identity is a unique name for this process.
 func identity() string {
 	host, err := os.Hostname()
 	if err != nil {
@@ -154,9 +156,9 @@ func identity() string {
 	return host + "_" + hex.EncodeToString(random)
 }
 
-// serve opens the port before anything is read, so that probes are answered from the beginning.
+// serve opens the port before any object is read, so that probes are answered from the beginning.
 func (k *kubernetes) serve(ctx context.Context) error {
-	l, err := listen(k.process.Listen, config.IncomingAuth{}, true) // servers that everybody may use are refused one by one
+	l, err := listen(k.process.Listen, config.IncomingAuth{}, true) // anonymous servers are refused one by one
 	if err != nil {
 		return err
 	}
@@ -174,7 +176,7 @@ func (k *kubernetes) serve(ctx context.Context) error {
 	}
 	manager := k.managed()
 	l = manager.Listener(l)
-	// The source goes on while calls end: its lease is given back last.
+	// The source runs until the calls have ended: its lease is released last.
 	following, stop := context.WithCancel(context.WithoutCancel(ctx))
 	done := make(chan struct{})
 	go func() {
@@ -197,10 +199,10 @@ func (k *kubernetes) serve(ctx context.Context) error {
 	return k.app.stopServer(stopping{endpoint: k.servers, how: k.shutdown(), listener: l}, server, ended)
 }
 
-// managed is what the service manager is told, if there is one.
+// managed reports the state of the service to the service manager, if there is one.
 func (k *kubernetes) managed() *systemd.Manager {
 	return systemd.New(systemd.Options{Log: k.log, Changed: k.servers.News, Look: func() { k.servers.Summary() }, Status: func() string { return k.servers.Summary() }})
 }
 
-// shutdown is how the process ends: as the file wants it, or the flags.
+// shutdown has the drain times of the file or, if given, of the flags.
 func (k *kubernetes) shutdown() *config.Shutdown { return shutdownOf(k.process, k.flags) }

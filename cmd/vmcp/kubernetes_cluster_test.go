@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/vmcp-dev/vmcp/config/kube/cluster/clustertest"
 	"github.com/vmcp-dev/vmcp/internal/testmode"
@@ -16,8 +18,8 @@ import (
 	"github.com/vmcp-dev/vmcp/test/rig"
 )
 
-// TestServeKubernetesAsReplicas: processes that serve the one server that --server names are replicas of each other; one whose object is
-// deleted and made again is one replica all the time.
+// TestServeKubernetesAsReplicas: processes that serve the server of --server are replicas of each other; they stay so when its
+// object is deleted and made again.
 func TestServeKubernetesAsReplicas(t *testing.T) {
 	testmode.NeedThorough(t)
 	t.Parallel()
@@ -61,11 +63,24 @@ func TestServeKubernetesAsReplicas(t *testing.T) {
 	}
 	api.Apply(kubeObjects)
 	for i, url := range urls {
-		become(t, url+"/ops/mcp", http.StatusBadRequest, logs[i]) // it is served: a GET wants a session
+		become(t, url+"/ops/mcp", http.StatusBadRequest, logs[i]) // it is served: a GET needs a session
 	}
 	both()
+	// Another server over the same schema is refused: it would have the sessions and runs of the first.
+	api.Apply(strings.ReplaceAll(kubeObjects, "name: ops", "name: other"))
+	url, other, _ := serveKube(t, api, "--config", process("d.yaml"), "--server", "other")
+	soon, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := rig.Poll(soon, "the refusal in the log", func() (bool, error) {
+		return strings.Contains(other.String(), "has the runs of the server team/ops since "), nil
+	}); err != nil {
+		t.Fatalf("%v\n%s", err, other)
+	}
+	if status, text := callHello(url + "/other/mcp"); status != http.StatusServiceUnavailable {
+		t.Errorf("a call of the other server: %d %s", status, text)
+	}
 	_, written, end := serveKube(t, api, "--config", process("c.yaml"))
-	if code := end(); code == 0 || !strings.Contains(written.String(), "sessionStorage and cluster: runs are kept for one server: name it with --server") {
+	if code := end(); code == 0 || !strings.Contains(written.String(), "sessionStorage and cluster: stored runs belong to one server: set --server") {
 		t.Errorf("a cluster of several servers: exit %d, %s", code, written)
 	}
 }

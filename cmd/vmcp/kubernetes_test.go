@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/vmcp-dev/vmcp/config/kube/cluster/clustertest"
+	"github.com/vmcp-dev/vmcp/internal/testmode"
+	"github.com/vmcp-dev/vmcp/runs/sqlstore"
 	"github.com/vmcp-dev/vmcp/test/rig"
 )
 
@@ -44,7 +46,7 @@ metadata: {name: token}
 data: {header: QmVhcmVyIHMzY3IzdC0ke0hPTUV9LXZhbHVlCg==}
 `
 
-// lockedText is what a command has written so far.
+// lockedText is the output of a running command.
 type lockedText struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -62,15 +64,14 @@ func (l *lockedText) String() string {
 	return l.b.String()
 }
 
-// serveKube runs serve --kubernetes over an API server; end sends what SIGTERM does and returns the exit code.
+// serveKube runs serve --kubernetes with an API server; end stops it as SIGTERM does and returns the exit code.
 func serveKube(t *testing.T, api *clustertest.API, args ...string) (url string, written *lockedText, end func() int) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	port, err := rig.Port()
 	if err != nil {
 		t.Fatal(err)
 	}
-	addr := l.Addr().String()
-	l.Close()
+	addr := fmt.Sprintf("127.0.0.1:%d", port)
 	ctx, cancel := context.WithCancel(context.Background())
 	written, code := &lockedText{}, make(chan int, 1)
 	all := append([]string{"serve", "--kubernetes", "--kubeconfig", api.Kubeconfig(t), "--listen", addr, "--log-level", "debug"}, args...)
@@ -80,7 +81,7 @@ func serveKube(t *testing.T, api *clustertest.API, args ...string) (url string, 
 	return "http://" + addr, written, end
 }
 
-// page is the status and the text of a page; 0 while there is no port.
+// page requests a page; status 0 while the port is closed.
 func page(url string) (int, string) {
 	resp, err := http.Get(url)
 	if err != nil {
@@ -94,7 +95,7 @@ func page(url string) (int, string) {
 // become waits until a page has a status.
 func become(t *testing.T, url string, want int, written fmt.Stringer) (text string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	status := 0
 	err := rig.Poll(ctx, url, func() (bool, error) {
@@ -125,14 +126,14 @@ func callHello(url string) (int, string) {
 	return resp.StatusCode, string(text)
 }
 
-// TestServeKubernetes: the port is there before anything is read; then tools answer, also while the API server is
-// away; no page and no line has a secret; at the end everything is served while /readyz says no.
+// TestServeKubernetes: the port is open before anything is read; then tools can be called, also while the API server is
+// away; no page and no line has a secret; at the end requests are still served while /readyz says 503.
 func TestServeKubernetes(t *testing.T) {
 	t.Parallel()
 	api := clustertest.New(t)
 	release := api.HoldLists()
 	api.Apply(kubeObjects)
-	url, written, end := serveKube(t, api, "--shutdown-delay", "300ms")
+	url, written, end := serveKube(t, api, "--shutdown-delay", "5s") // time for a call
 	become(t, url+"/healthz", 200, written)
 	if status, text := page(url + "/readyz"); status != 503 || !strings.Contains(text, `"ready": false`) {
 		t.Errorf("before anything is read: %d %s", status, text)
@@ -179,14 +180,14 @@ func TestServeKubernetes(t *testing.T) {
 	}
 }
 
-// TestServeKubernetesProcess: what a file may say beside objects, and what it may not.
+// TestServeKubernetesProcess: which fields a file may have beside objects.
 func TestServeKubernetesProcess(t *testing.T) {
 	t.Parallel()
 	api := clustertest.New(t)
 	for _, tt := range []struct{ name, file, want string }{
-		{"of objects", "name: x\nbackends: [{name: b, url: http://127.0.0.1:1/mcp}]\nlimits: {memory: 1MB, runs: 3}\n", ":1:7: error: name: is not of the process"},
-		{"of a limit", "limits: {memory: 1MB, runs: 3}\n", "limits.memory: is not of the process"},
-		{"a store for several", "sessionStorage: {provider: sqlite, path: " + filepath.Join(t.TempDir(), "runs.db") + "}\n", "runs are kept for one server: name it with --server"},
+		{"of objects", "name: x\nbackends: [{name: b, url: http://127.0.0.1:1/mcp}]\nlimits: {memory: 1MB, runs: 3}\n", ":1:7: error: name: does not belong to the process"},
+		{"of a limit", "limits: {memory: 1MB, runs: 3}\n", "limits.memory: does not belong to the process"},
+		{"a store for several", "sessionStorage: {provider: sqlite, path: " + filepath.Join(t.TempDir(), "runs.db") + "}\n", "stored runs belong to one server: set --server"},
 	} {
 		file := filepath.Join(t.TempDir(), "vmcp.yaml")
 		if err := os.WriteFile(file, []byte(tt.file), 0o600); err != nil {
@@ -205,7 +206,38 @@ func TestServeKubernetesProcess(t *testing.T) {
 	}
 }
 
-// operators asks the port for operators with its token, as a browser does for HTML.
+// TestServeKubernetesWithoutItsStore: while the store of runs cannot be opened, the process reports that it is not ready, and serves
+// nothing; once it can be opened, it serves without a restart.
+func TestServeKubernetesWithoutItsStore(t *testing.T) {
+	testmode.NeedThorough(t)
+	t.Parallel()
+	api, path, file := clustertest.New(t), filepath.Join(t.TempDir(), "runs.db"), filepath.Join(t.TempDir(), "vmcp.yaml")
+	api.Apply(kubeObjects)
+	other, err := sqlstore.OpenSQLite(t.Context(), sqlstore.SQLiteOptions{Path: path}) // another process has it
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	if err := os.WriteFile(file, []byte("sessionStorage: {provider: sqlite, path: "+path+"}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	url, written, _ := serveKube(t, api, "--config", file, "--server", "ops")
+	if err := rig.Poll(t.Context(), "a second attempt", func() (bool, error) {
+		return strings.Count(written.String(), "another process serves the runs of this file") >= 2, nil
+	}); err != nil {
+		t.Fatalf("%v\n%s", err, written)
+	}
+	if status, text := page(url + "/readyz"); status != http.StatusServiceUnavailable || !strings.Contains(text, `"ops": null`) {
+		t.Errorf("/readyz without the store: %d %s", status, text)
+	}
+	other.Close()
+	become(t, url+"/readyz", http.StatusOK, written)
+	if status, text := callHello(url + "/ops/mcp"); status != http.StatusOK {
+		t.Errorf("a call once the store is there: %d %s", status, text)
+	}
+}
+
+// operators requests a path of the port for operators with its token, with the Accept header of a browser for HTML.
 func operators(t *testing.T, method, url, accept, body string) (int, string) {
 	t.Helper()
 	r, err := http.NewRequest(method, url, strings.NewReader(body))
@@ -229,9 +261,9 @@ func operators(t *testing.T, method, url, accept, body string) (int, string) {
 	return resp.StatusCode, string(text)
 }
 
-// TestServeKubernetesForOperators: the one server has its page and its API on the port for operators, each of several its
-// API below its name; the clients' port has neither, and without a port for operators they are for this machine. The
-// service manager is told how the servers are.
+// TestServeKubernetesForOperators: a single server has its page and its API on the port for operators, each of several its
+// API below its name; the clients' port has neither, and without a port for operators it has them for this machine. The
+// service manager is notified of the state of the servers.
 func TestServeKubernetesForOperators(t *testing.T) {
 	socket := &net.UnixAddr{Name: filepath.Join(t.TempDir(), "notify"), Net: "unixgram"}
 	notes, err := net.ListenUnixgram("unixgram", socket)
@@ -288,7 +320,7 @@ func TestServeKubernetesForOperators(t *testing.T) {
 	}
 
 	api.Apply(strings.ReplaceAll(kubeObjects[:strings.Index(kubeObjects, "---")], "name: ops", "name: dev"))
-	become(t, url+"/dev/mcp", 400, written) // it is served: a GET wants a session
+	become(t, url+"/dev/mcp", 400, written) // it is served: a GET needs a session
 	if status, text := operators(t, "GET", admin+"/dev/api/v1/tools", "", ""); status != 200 || !strings.Contains(text, "hello") {
 		t.Errorf("the API of one of two: %d %s", status, text)
 	}
@@ -309,7 +341,7 @@ func TestServeKubernetesForOperators(t *testing.T) {
 	}
 }
 
-// awaitNote reads what the service manager is told until a message begins with one text, and one has another.
+// awaitNote reads notifications to the service manager until one begins with begins, and one has has.
 func awaitNote(t *testing.T, c *net.UnixConn, begins, has string) {
 	t.Helper()
 	if err := c.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {

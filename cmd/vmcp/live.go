@@ -5,16 +5,18 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/client"
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/offers"
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/diag"
 	"github.com/vmcp-dev/vmcp/proxy"
 )
 
-// live starts what a configuration describes, for the moment, and returns what is wrong with it then: backends
-// that are not ready, and what clients do not get as it is offered. Each is told where the configuration names its backend.
-func (a *app) live(ctx context.Context, cfg *config.Config) (diag.Problems, error) {
+// checkLive starts the backends of a configuration and returns the problems that then appear: backends that are not
+// ready, and entries that clients do not get as offered. Their position is that of the backend in the configuration.
+func (a *app) checkLive(ctx context.Context, cfg *config.Config) (diag.Problems, error) {
 	names := map[string]diag.Pos{"": cfg.Place("")}
 	for i := range cfg.Backends {
 		names[cfg.Backends[i].Name] = cfg.Place(config.IndexPath("backends", i) + ".name")
@@ -28,7 +30,7 @@ func (a *app) live(ctx context.Context, cfg *config.Config) (diag.Problems, erro
 	if err != nil {
 		return nil, err
 	}
-	problems := troubles(status)
+	problems := troubles(status, offers.Time(cfg))
 	for i := range problems {
 		p := &problems[i]
 		p.Code = cmp.Or(p.Code, "config")
@@ -45,10 +47,10 @@ func (a *app) live(ctx context.Context, cfg *config.Config) (diag.Problems, erro
 }
 
 // troubles are the problems of a status, with a problem for each backend that should be ready and is not.
-func troubles(status proxy.Status) (problems diag.Problems) {
+func troubles(status proxy.Status, limit time.Duration) (problems diag.Problems) {
 	for _, b := range status.Backends {
 		if b.State != "ready" && b.State != "disabled" {
-			reason := strings.TrimPrefix(cmp.Or(b.Error, fmt.Sprintf("no answer within %s", settleTime)), "backend "+b.Name+": ")
+			reason := strings.TrimPrefix(cmp.Or(b.Error, fmt.Sprintf("no answer within %s", limit)), "backend "+b.Name+": ")
 			problems = append(problems, diag.Problem{Backend: b.Name, Message: fmt.Sprintf("backend %s is %s: %s", b.Name, b.State, reason)})
 		}
 	}

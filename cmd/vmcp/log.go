@@ -16,13 +16,13 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/secret"
 )
 
-// logFlags say how the log is written.
+// logFlags are the format and the level of the log.
 type logFlags struct{ format, level string }
 
 func (l *logFlags) register(root *cobra.Command) {
 	f := root.PersistentFlags()
 	f.StringVar(&l.format, "log-format", "text", "how log lines are written: text or json")
-	f.StringVar(&l.level, "log-level", "", "the least level that is logged: debug, info, warn or error (default info for serve, else error)")
+	f.StringVar(&l.level, "log-level", "", "the lowest level that is logged: debug, info, warn or error (default info for serve, else error)")
 }
 
 func (l *logFlags) check() error {
@@ -35,18 +35,18 @@ func (l *logFlags) check() error {
 	return nil
 }
 
-// logger writes to standard error, without the secrets of the configuration.
+// logger writes to standard error, with the secrets of the configuration redacted.
 func (a *app) logger(level slog.Level) *slog.Logger {
 	return slog.New(secret.Handler(replicaHandler{a.log.handler(a.err, level), &a.replica}, a.secrets))
 }
 
-// replicaHandler adds which replica of a cluster a line is of, once that is known.
+// replicaHandler adds the id of this replica to each line, once that is known.
 type replicaHandler struct {
 	slog.Handler
 	id *atomic.Pointer[string]
 }
 
-// joined notes the id of this replica for all lines from now on.
+// joined sets the id of this replica for all later lines.
 func (a *app) joined(id string) { a.replica.Store(&id) }
 
 // Handle implements slog.Handler.
@@ -68,7 +68,7 @@ func (h replicaHandler) WithGroup(name string) slog.Handler {
 	return replicaHandler{h.Handler.WithGroup(name), h.id}
 }
 
-// handler writes to w, from the given level up if no flag says which.
+// handler writes to w; level is the lowest level unless --log-level is given.
 func (l *logFlags) handler(w io.Writer, level slog.Level) slog.Handler {
 	if l.level != "" {
 		_ = level.UnmarshalText([]byte(l.level)) // checked before
@@ -80,8 +80,8 @@ func (l *logFlags) handler(w io.Writer, level slog.Level) slog.Handler {
 	return slog.NewTextHandler(w, o)
 }
 
-// serverLog is where net/http says what it has to say of its connections. Handshakes that
-// fail are for whoever looks: any peer makes as many as it likes.
+// serverLog is the logger of net/http. Failed handshakes are logged at level debug: any peer
+// can cause any number of them.
 func serverLog(to *slog.Logger) *log.Logger { return log.New(serverLines{to}, "", 0) }
 
 type serverLines struct{ to *slog.Logger }
@@ -95,7 +95,7 @@ func (l serverLines) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// telemetry sends what configurations want to be sent; metrics are those that it sends.
+// telemetry is the exporter of metrics and traces; metrics are the metrics that it sends.
 func (a *app) telemetry(log *slog.Logger, metrics func() prometheus.Gatherer) *otlp.Sender {
 	return otlp.New(otlp.Options{Log: log, Version: buildVersion(), Env: os.Getenv, Metrics: metrics})
 }

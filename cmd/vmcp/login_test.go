@@ -18,7 +18,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// browse is a browser whose person agrees to everything: it follows where a page leads.
+// browse is a browser whose user agrees to everything: it follows redirects.
 func browse() {
 	resp, err := http.Get(os.Args[1])
 	if err == nil {
@@ -31,8 +31,8 @@ func browse() {
 	}
 }
 
-// loginServer sets a variable to the URL of a server that wants a login, and is the authorization
-// server, too.
+// loginServer sets a variable to the URL of an MCP server with OAuth, which is also its authorization
+// server.
 func loginServer(ts *testscript.TestScript, _ bool, args []string) {
 	server := mcp.NewServer(&mcp.Implementation{Name: "notes", Version: "1"}, nil)
 	mcp.AddTool(server, &mcp.Tool{Name: "read", Description: "Reads a note."}, func(context.Context, *mcp.CallToolRequest, struct{}) (*mcp.CallToolResult, any, error) {

@@ -28,8 +28,8 @@ import (
 	"github.com/vmcp-dev/vmcp/test/rig"
 )
 
-// shortLived is in the environment of commands, most of which live for milliseconds: they
-// need not collect what their start has left.
+// shortLived is in the environment of commands, most of which run for milliseconds: collecting
+// the garbage of their start would only take time.
 const shortLived = "GOGC=400"
 
 var update = flag.Bool("update", false, "rewrite expectations and generated pages")
@@ -44,18 +44,18 @@ func TestMain(m *testing.M) {
 	})
 }
 
-// tests are those of this package: they wait for other processes most of the time.
+// tests are the tests of this package; most of the time they wait for other processes.
 type tests struct{ *testing.M }
 
 func (m tests) Run() int {
 	testmode.SideBySide(6)
-	if signal.Ignored(os.Interrupt) { // as in the background of a script; what a test starts inherits it
+	if signal.Ignored(os.Interrupt) { // as for a background process of a script; child processes inherit it
 		signal.Notify(make(chan os.Signal, 1), os.Interrupt)
 	}
 	return m.M.Run()
 }
 
-// beBackend is the example server of that name.
+// beBackend runs the example server of that name.
 func beBackend(name string) {
 	if err := demoBackends[name](context.Background(), os.Args[1:]); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -63,11 +63,18 @@ func beBackend(name string) {
 	}
 }
 
-// TestCommands runs the scripts in testdata, each a session at a shell.
+// TestCommands runs the scripts in testdata, each a session at a shell. Those that begin with [!thorough] test
+// details of what another script, or a test of the package, tests in the quick form.
 func TestCommands(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:           "testdata",
 		UpdateScripts: *update,
+		Condition: func(name string) (bool, error) {
+			if name != "thorough" {
+				return false, fmt.Errorf("unknown condition %s: there is thorough", name)
+			}
+			return testmode.Thorough() || *update, nil
+		},
 		Setup: func(e *testscript.Env) error {
 			reportForms(t, e)
 			e.Setenv("HOME", e.WorkDir)
@@ -96,21 +103,21 @@ func TestCommands(t *testing.T) {
 	})
 }
 
-// takenPort sets TAKEN to a port at which another program serves HTTP, to the end of the script.
+// takenPort sets TAKEN to a port where another program serves HTTP, until the script ends.
 func takenPort(ts *testscript.TestScript, _ bool, _ []string) {
 	h := httptest.NewServer(http.NotFoundHandler())
 	ts.Defer(h.Close)
 	ts.Setenv("TAKEN", h.URL[strings.LastIndex(h.URL, ":")+1:])
 }
 
-// freePort sets a variable to a port that nobody uses.
+// freePort sets a variable to a free port.
 func freePort(ts *testscript.TestScript, _ bool, args []string) {
 	port, err := rig.Port()
 	ts.Check(err)
 	ts.Setenv(args[0], fmt.Sprint(port))
 }
 
-// hold begins a request and leaves it unfinished until the test ends.
+// hold sends a request without its body, and keeps it open until the test ends.
 func hold(ts *testscript.TestScript, _ bool, args []string) {
 	conn, err := net.Dial("tcp", args[0])
 	ts.Check(err)
@@ -123,7 +130,7 @@ func hold(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(err)
 }
 
-// listening opens a session and the stream on which it only listens.
+// listening opens a session and its stream for messages of the server.
 func listening(ts *testscript.TestScript, _ bool, args []string) {
 	client := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil)
 	session, err := client.Connect(context.Background(),
@@ -132,7 +139,7 @@ func listening(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Defer(func() { _ = session.Close() })
 }
 
-// changes opens a session and notes in a file when it is notified that the tools have changed.
+// changes opens a session and writes a file when it is notified that the list of tools has changed.
 func changes(ts *testscript.TestScript, _ bool, args []string) {
 	file, err := os.Create(ts.MkAbs(args[1]))
 	ts.Check(err)
@@ -145,7 +152,7 @@ func changes(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Defer(func() { _ = session.Close(); _ = file.Close() })
 }
 
-// closed waits until an address takes no connections any more.
+// closed waits until an address accepts no connections.
 func closed(ts *testscript.TestScript, _ bool, args []string) {
 	poll(ts, func() error {
 		conn, err := net.Dial("tcp", args[0])
@@ -165,9 +172,9 @@ func exits(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-// waitExit runs a command until it ends with the exit code given first.
+// waitExit runs a command until it ends with the exit code given first; each try is a process.
 func waitExit(ts *testscript.TestScript, _ bool, args []string) {
-	poll(ts, func() error {
+	pollEvery(ts, 250*time.Millisecond, func() error {
 		code := 0
 		var exit *exec.ExitError
 		if err := ts.Exec(args[1], args[2:]...); errors.As(err, &exit) {
@@ -180,7 +187,7 @@ func waitExit(ts *testscript.TestScript, _ bool, args []string) {
 	})
 }
 
-// waitFile waits until a file is there.
+// waitFile waits until a file exists.
 func waitFile(ts *testscript.TestScript, _ bool, args []string) {
 	poll(ts, func() error {
 		_, err := os.Stat(ts.MkAbs(args[0]))
@@ -209,10 +216,12 @@ func newLine(ts *testscript.TestScript, _ bool, args []string) {
 	})
 }
 
-// poll tries until there is no error, for a minute: other processes are involved.
-func poll(ts *testscript.TestScript, try func() error) {
+// poll retries until there is no error, for a minute: other processes are involved.
+func poll(ts *testscript.TestScript, try func() error) { pollEvery(ts, 50*time.Millisecond, try) }
+
+func pollEvery(ts *testscript.TestScript, often time.Duration, try func() error) {
 	deadline := time.Now().Add(time.Minute)
-	tick := time.NewTicker(50 * time.Millisecond)
+	tick := time.NewTicker(often)
 	defer tick.Stop()
 	for err := try(); err != nil; err = try() {
 		if <-tick.C; time.Now().After(deadline) {
@@ -221,7 +230,7 @@ func poll(ts *testscript.TestScript, try func() error) {
 	}
 }
 
-// answers waits until a page is there and, given more words, until they all stand on it.
+// answers waits until a page exists and, given more words, contains them all.
 func answers(ts *testscript.TestScript, _ bool, args []string) {
 	poll(ts, func() error {
 		page, err := fetch(args[0])
@@ -262,7 +271,7 @@ func paste(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(ts.Exec("sh", "-c", command))
 }
 
-// TestReference keeps the page about the command equal to its help; -update writes it.
+// TestReference compares the reference page of the command with its help; -update writes it.
 func TestReference(t *testing.T) {
 	const path = "../../docs/reference/cli.md"
 	var page bytes.Buffer

@@ -15,12 +15,11 @@ func (a *app) migrate() *cobra.Command {
 		Long: `Migrate-composite reads workflows in ToolHive's YAML format from a configuration with
 compositeTools, from one definition or from Kubernetes manifests, and prints each as a script.
 
-The exact style does what the legacy engine did, quirks included; the clean style is what a
-person would have written. What deserves a person's eye goes to standard error with its place
-in the YAML.
+The exact style behaves like the legacy engine, quirks included; the clean style is idiomatic.
+Notes for review go to standard error with their positions in the YAML.
 
-Write looks at all files before it writes the first. A file that is there already with the
-same content is fine; one with another is not written over.`,
+--write checks all files before it writes the first. An existing file with other content
+is not overwritten.`,
 		Example: `  vmcp migrate-composite deploy --style clean
   vmcp migrate-composite -f composites.yaml --all --output scripted-tools
   vmcp migrate-composite --all --write scripts
@@ -28,13 +27,13 @@ same content is fine; one with another is not written over.`,
   vmcp migrate-composite --verify cases/`,
 	}
 	f := c.Flags()
-	f.StringSliceVarP(&m.Files, "file", "f", []string{defaultFile}, "where the workflows are: files, folders of .yaml and .yml, - for standard input")
+	f.StringSliceVarP(&m.Files, "file", "f", []string{defaultFile}, "the workflows: files, folders of .yaml and .yml files, - for standard input")
 	f.BoolVar(&m.All, "all", false, "migrate every workflow of the file")
-	f.StringVar(&m.Style, "style", string(migrate.Exact), "exact: what the legacy engine did; clean: what a person would have written")
-	f.StringVarP(&m.Output, "output", "o", "script", "what is printed: script, or scripted-tools for entries of a configuration")
+	f.StringVar(&m.Style, "style", string(migrate.Exact), "exact: the behaviour of the legacy engine; clean: idiomatic scripts")
+	f.StringVarP(&m.Output, "output", "o", "script", "the format of the output: script, or scripted-tools for entries of a configuration")
 	f.StringVar(&m.Write, "write", "", "write the scripts into this folder, and the configuration that uses them next to the old one")
-	f.BoolVar(&m.Fix, "fix", false, "migrate what a definition means where the legacy engine refused it")
-	f.StringVar(&m.Cases, "verify", "", "run recorded cases (a file or a folder) against the scripts and show what differs")
+	f.BoolVar(&m.Fix, "fix", false, "migrate the intended meaning of definitions that the legacy engine refused")
+	f.StringVar(&m.Cases, "verify", "", "run recorded cases (a file or a folder) against the scripts and show the differences")
 	c.RunE = func(c *cobra.Command, names []string) error {
 		if f.Changed("write") && m.Write == "" {
 			return usageError("--write: want a folder")

@@ -31,7 +31,7 @@ func migrateCommand(t *testing.T, dir string, args ...string) (stdout, stderr st
 	var out, errs bytes.Buffer
 	a := &app{in: strings.NewReader(composites), out: &out, err: &errs}
 	c := a.migrate()
-	c.SetArgs(append([]string{}, args...)) // of nil, cobra makes those of this process
+	c.SetArgs(append([]string{}, args...)) // for nil, cobra would use those of this process
 	c.SilenceErrors, c.SilenceUsage = true, true
 	err = c.Execute()
 	return out.String(), errs.String(), err
@@ -78,7 +78,7 @@ func TestMigrateRefuses(t *testing.T) {
 		{nil, "vmcp.yaml has 2 workflows: greet, part"},
 		{[]string{"nobody"}, `vmcp.yaml: no workflow "nobody", there is greet, part`},
 		{[]string{"greet", "--all"}, "want names or --all, not both"},
-		{[]string{"greet", "--write", "x", "-o", "script"}, "want --write, which puts scripts and entries into files, or --output, which prints; not both"},
+		{[]string{"greet", "--write", "x", "-o", "script"}, "want either --write, which writes files, or --output, which prints"},
 		{[]string{"--all", "--write", ""}, "--write: want a folder"},
 		{[]string{"--style", "pretty"}, "--style: want exact or clean, have pretty"},
 		{[]string{"-f", "absent.yaml"}, "absent.yaml: no such file"},
@@ -89,8 +89,8 @@ func TestMigrateRefuses(t *testing.T) {
 	}
 }
 
-// TestMigrateWrites writes scripts and the configuration that uses them, and nothing over
-// what is there.
+// TestMigrateWrites: scripts and the configuration that uses them are written, and existing files are
+// kept.
 func TestMigrateWrites(t *testing.T) {
 	dir := folder(t)
 	stdout, _, err := migrateCommand(t, dir, "--all", "--write", "scripts")
@@ -113,7 +113,7 @@ func TestMigrateWrites(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, kept := range []string{
-		"# The configuration of the office.", "# short", "timeout: 11m # the script itself ends after 10m, as the workflow did, and is given 1m more to say so",
+		"# The configuration of the office.", "# short", "timeout: 11m # the script itself ends after 10m, as the workflow did; 1m more are for its error",
 	} {
 		if !strings.Contains(string(data), kept) {
 			t.Errorf("the new configuration lost %q:\n%s", kept, data)
@@ -121,8 +121,8 @@ func TestMigrateWrites(t *testing.T) {
 	}
 }
 
-// TestMigrateWritesAllOrNothing looks at every file before it writes the first: what is
-// there with the same content is fine, and what was edited stays.
+// TestMigrateWritesAllOrNothing: every file is checked before the first is written; one that exists
+// with the same content is accepted, and an edited one is kept.
 func TestMigrateWritesAllOrNothing(t *testing.T) {
 	dir := folder(t)
 	for range 2 {
@@ -131,7 +131,7 @@ func TestMigrateWritesAllOrNothing(t *testing.T) {
 		}
 	}
 	_, _, err := migrateCommand(t, dir, "greet", "--write", "other")
-	if err == nil || !strings.HasPrefix(err.Error(), "vmcp.migrated.yaml: there already with another content") {
+	if err == nil || !strings.HasPrefix(err.Error(), "vmcp.migrated.yaml: exists with other content") {
 		t.Errorf("another configuration: %v", err)
 	}
 	if _, err := os.Stat(filepath.Join(dir, "other")); err == nil {
@@ -164,7 +164,7 @@ spec:
   steps: [{id: say, tool: chat.say}]
 `
 
-// TestMigrateReadsManyFiles takes folders, lists of files, and several flags.
+// TestMigrateReadsManyFiles: -f takes folders, lists of files, and can be repeated.
 func TestMigrateReadsManyFiles(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) {
@@ -218,8 +218,8 @@ func TestMigrateVerifies(t *testing.T) {
 	if err != nil || !strings.Contains(stdout, "err_continue_defaults  same") {
 		t.Errorf("verify: %v\n%s", err, stdout)
 	}
-	// In the clean style it is the clean script that runs: the words that the legacy engine put before
-	// a tool's error are not missed.
+	// With --style clean the clean script is verified: it does not have the words that the legacy engine put
+	// before a tool's error.
 	stdout, _, err = migrateCommand(t, t.TempDir(), "--verify", cases, "--style", "clean")
 	if err != nil || !strings.Contains(stdout, "err_continue_defaults  same") {
 		t.Errorf("verify in the clean style: %v\n%s", err, stdout)
@@ -235,8 +235,8 @@ func TestMigrateVerifies(t *testing.T) {
 	}
 }
 
-// TestMigrateWritesOverNothing refuses what is no regular file where a script would go, a
-// link to nothing too, and leaves it there.
+// TestMigrateWritesOverNothing: what is not a regular file where a script would be written, also a
+// dangling link, is an error and is kept.
 func TestMigrateWritesOverNothing(t *testing.T) {
 	for name, put := range map[string]func(path string) error{
 		"a folder":                     func(path string) error { return os.Mkdir(path, 0o755) },
@@ -264,7 +264,7 @@ func TestMigrateWritesOverNothing(t *testing.T) {
 	}
 }
 
-// TestMigrateGoesOnWhereItWasKilled finds whole files, or none, of the command that was killed.
+// TestMigrateGoesOnWhereItWasKilled: after the command was killed there are whole files only, and it can be run again.
 func TestMigrateGoesOnWhereItWasKilled(t *testing.T) {
 	dir := folder(t)
 	if _, _, err := migrateCommand(t, dir, "--all", "--write", "scripts"); err != nil {

@@ -15,10 +15,10 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/visible"
 )
 
-// outputFlag adds --output to a command and returns where its value will be.
+// outputFlag adds --output to a command and returns the address of its value.
 func outputFlag(c *cobra.Command) *string { return outputOf(c, "text", "json") }
 
-// outputOf is outputFlag for a command with forms of its own; the first is the default.
+// outputOf is outputFlag for a command with other formats; the first is the default.
 func outputOf(c *cobra.Command, forms ...string) *string {
 	last := len(forms) - 1
 	list := strings.Join(forms[:last], ", ") + " or " + forms[last]
@@ -33,12 +33,12 @@ func outputOf(c *cobra.Command, forms ...string) *string {
 	return o
 }
 
-// complete offers the values of a flag to the shell.
+// complete sets the values of a flag for shell completion.
 func complete(c *cobra.Command, flag string, values ...string) {
 	_ = c.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)) // the flag exists
 }
 
-// printJSON writes v indented, for machines and for eyes.
+// printJSON writes v as indented JSON.
 func (a *app) printJSON(v any) error {
 	var text bytes.Buffer
 	e := json.NewEncoder(&text)
@@ -53,7 +53,7 @@ func (a *app) printJSON(v any) error {
 	return nil
 }
 
-// printRaw writes a result as it was sent, with line breaks.
+// printRaw writes the JSON of a result, indented, otherwise as it was sent.
 func (a *app) printRaw(result json.RawMessage) error {
 	var b bytes.Buffer
 	if err := json.Indent(&b, result, "", "  "); err != nil {
@@ -64,7 +64,7 @@ func (a *app) printRaw(result json.RawMessage) error {
 	return err
 }
 
-// printContent writes what a person reads of a result; an error's text goes where errors go.
+// printContent writes the content of a result for people; the content of an error goes to standard error.
 func (a *app) printContent(name string, r *client.Result) error {
 	for _, c := range r.Content {
 		text := client.ContentText(c)
@@ -79,7 +79,7 @@ func (a *app) printContent(name string, r *client.Result) error {
 	return nil
 }
 
-// isTerminal reports whether a reader or writer is one: somebody is there.
+// isTerminal reports whether a reader or writer is a terminal.
 func isTerminal(stream any) bool {
 	f, ok := stream.(*os.File)
 	if !ok {
@@ -93,12 +93,11 @@ func isTerminal(stream any) bool {
 	return err != nil || !os.SameFile(info, null)
 }
 
-// What servers write reaches a terminal only through the functions here: it may have
-// characters that a terminal obeys, or that make a text read like another one. Results
-// that go to a file or a program stay as they are; tables are for people, who see them through
-// grep and less, too.
+// Text of servers is written to a terminal only through the following functions: it may have
+// control characters, or characters that make it look like other text. Results that go to a file or
+// a program are not changed, except tables, which people also view through grep and less.
 
-// shown is a text of results.
+// shown is a text of a result, escaped if the output is a terminal.
 func (a *app) shown(text string) string {
 	if isTerminal(a.out) {
 		return visible.Text(text)
@@ -106,11 +105,11 @@ func (a *app) shown(text string) string {
 	return text
 }
 
-// cell is a text in a table of results, where a line break would make a row of its own.
+// cell is a text in a table of results, where line breaks are escaped, too.
 func (a *app) cell(text string) string { return visible.Line(text) }
 
-// shownJSON is a JSON text of results, with escapes where a terminal would obey: it is
-// the same value.
+// shownJSON is JSON of a result, with characters escaped that a terminal would interpret: it
+// has the same value.
 func (a *app) shownJSON(text []byte) []byte {
 	if isTerminal(a.out) {
 		return visible.JSON(text)
@@ -118,9 +117,9 @@ func (a *app) shownJSON(text []byte) []byte {
 	return text
 }
 
-// tell writes a message for a person, and a mark before each of its lines: none passes for
+// printMessage writes a message for a person with a prefix on each line, so that no line looks like
 // another message.
-func tell(screen io.Writer, message string) {
+func printMessage(screen io.Writer, message string) {
 	for line := range strings.SplitSeq(visible.Text(message), "\n") {
 		fmt.Fprintln(screen, "vmcp: "+line)
 	}

@@ -25,7 +25,7 @@ func TestPprofIsServedOnThisMachineOnly(t *testing.T) {
 	if _, err := http.Get(url); err == nil {
 		t.Error("profiles are served after the end")
 	}
-	if _, err := a.servePprof("0.0.0.0:0", origin.New(nil, nil)); err == nil || !strings.Contains(err.Error(), "other machines reach this address") {
+	if _, err := a.servePprof("0.0.0.0:0", origin.New(nil, nil)); err == nil || !strings.Contains(err.Error(), "other machines can reach this address") {
 		t.Errorf("an address that others reach: %v", err)
 	}
 }

@@ -23,16 +23,16 @@ import (
 	"github.com/vmcp-dev/vmcp/script"
 )
 
-// source is where the configuration of serve comes from.
+// source is the source of the configuration of serve.
 type source struct {
 	path   string
 	load   func(path string) (*config.Config, error)
 	fixed  *config.Config // instead of a file: it was read from standard input
 	demo   bool
-	remove func() // takes away what was made for it
+	remove func() // deletes temporary files
 }
 
-// source finds the named file, or vmcp.yaml, or makes the demo.
+// source returns the named file, or vmcp.yaml, or the demo.
 func (a *app) source(name string) (source, error) {
 	if name == "" {
 		if _, err := os.Stat(defaultFile); errors.Is(err, fs.ErrNotExist) {
@@ -48,16 +48,16 @@ func (a *app) source(name string) (source, error) {
 	return from, err
 }
 
-// served is one run of serve: a configuration that is followed, and what serves it.
+// served is one run of serve: a watched configuration, the proxy and its ports.
 type served struct {
 	flags serveFlags
 	from  source
 	proxy *proxy.Proxy
 	log   *slog.Logger
 
-	manager *systemd.Manager // nil: nobody asks how the service is
+	manager *systemd.Manager // nil: there is no service manager
 
-	ceiling int64 // of the memory that the process may have
+	ceiling int64 // the memory limit of the process, in bytes
 
 	ctx      context.Context // ends with the service
 	stop     context.CancelFunc
@@ -67,18 +67,18 @@ type served struct {
 	admin    net.Listener  // for operators; nil without admin.listen
 	page     bool          // the page for operators is served, there or at the endpoint
 	applied  chan struct{} // closed when the first configuration is
-	ended    chan struct{} // closed when the source is not followed any more
-	err      error         // why; set before ended closes
+	ended    chan struct{} // closed when the source is not watched any more
+	err      error         // the error of the source; set before ended is closed
 
-	listen, adminListen string // the addresses as configured when the service began
-	adminToken          string // the file with the token for operators; "" is none
-	discovery           string // the discovery file; "" is none
-	tokenFile           string // with the token that everybody is asked for, absolute; "" is none
+	listen, adminListen string // the addresses as configured at the start
+	adminToken          string // the file with the token for operators; "" for none
+	discovery           string // the discovery file; "" for none
+	tokenFile           string // the absolute path of the file with the required token; "" for none
 
-	shutdown atomic.Pointer[config.Shutdown] // as the last configuration and the flags want it
+	shutdown atomic.Pointer[config.Shutdown] // of the last configuration and the flags
 }
 
-// start follows the source and returns when its first configuration is applied.
+// start watches the source and returns when its first configuration is applied.
 func (s *served) start(ctx context.Context, terminal bool) error {
 	s.ctx, s.stop = context.WithCancel(ctx)
 	hangups, reload := make(chan os.Signal, 1), make(chan os.Signal)
@@ -90,7 +90,7 @@ func (s *served) start(ctx context.Context, terminal bool) error {
 		return nil
 	case <-s.ended:
 		if ctx.Err() != nil {
-			return errReported // the user knows
+			return errInterrupted
 		}
 		return s.err
 	}
@@ -122,7 +122,7 @@ func (s *served) follow(reload <-chan os.Signal) {
 	})
 }
 
-// read reads the configuration, and says that it does.
+// read reads the configuration, and notifies the service manager of the reload.
 func (s *served) read(path string) (*config.Config, error) {
 	s.manager.Reloading()
 	cfg, err := s.from.load(path)
@@ -132,7 +132,7 @@ func (s *served) read(path string) (*config.Config, error) {
 	return cfg, err
 }
 
-// managed is what the service manager is told, if there is one.
+// managed reports the state of the service to the service manager, if there is one.
 func (s *served) managed() *systemd.Manager {
 	return systemd.New(systemd.Options{Log: s.log, Changed: s.proxy.Changed, Look: func() { s.proxy.Overview() }, Status: func() string {
 		now := s.proxy.Overview()
@@ -151,8 +151,8 @@ func (s *served) managed() *systemd.Manager {
 	}})
 }
 
-// hangups passes on that somebody wants the configuration read anew. When it is the
-// user's terminal that has gone, the service ends like any other program there.
+// hangups triggers a reload at SIGHUP. If the cause of SIGHUP is that the terminal was closed,
+// the service ends, as other programs do.
 func (s *served) hangups(hangups chan os.Signal, reload chan<- os.Signal, terminal bool) {
 	defer signal.Stop(hangups)
 	for {
@@ -168,19 +168,19 @@ func (s *served) hangups(hangups chan os.Signal, reload chan<- os.Signal, termin
 			select {
 			case reload <- sig:
 			case <-s.ctx.Done():
-			case <-s.ended: // nothing is followed
+			case <-s.ended: // the source is not watched any more
 			}
 		}
 	}
 }
 
-// memoryNeed is the memory that scripts, which may be charged for total, and clients can make a process need.
+// memoryNeed is the memory, in bytes, that scripts, with a limit of total bytes, and clients can use.
 func memoryNeed(total int64) int64 {
 	return total + total/4 + script.MostReading(total) + proxy.Held + 64<<20
 }
 
-// warnMemory warns when scripts and clients together may need more memory than the process
-// may have.
+// warnMemory warns if scripts and clients together can use more memory than the limit of the
+// process.
 func (s *served) warnMemory(total int64) {
 	if memoryNeed(total) <= s.ceiling {
 		return
@@ -189,7 +189,7 @@ func (s *served) warnMemory(total int64) {
 	for fits > 64<<20 && memoryNeed(fits) > s.ceiling {
 		fits -= 64 << 20
 	}
-	s.log.Warn("scripts and clients can make this process need more memory than it may have: lower limits.totalMemory, or allow it more",
+	s.log.Warn("scripts and clients can use more memory than the limit of this process: lower limits.totalMemory, or raise the memory limit",
 		"needed", script.Bytes(memoryNeed(total)>>20<<20), "allowed", script.Bytes(s.ceiling>>20<<20),
 		"limits.totalMemory", script.Bytes(total), "fits", script.Bytes(fits))
 }
@@ -202,7 +202,7 @@ func terminalGone() bool {
 	return tty.Close() != nil
 }
 
-// apply brings the service to a configuration: the first one opens the port.
+// apply applies a configuration: the first one opens the port.
 func (s *served) apply(cfg *config.Config) error {
 	if s.flags.listen != "" {
 		cfg.Listen = s.flags.listen
@@ -212,7 +212,7 @@ func (s *served) apply(cfg *config.Config) error {
 		cfg.Pins.Enforce()
 	}
 	if s.flags.stdio && cfg.Audit.Enabled && cfg.Audit.LogFile == "" {
-		return errors.New("audit.logFile: with --stdio the standard output is the client's: name a file")
+		return errors.New("audit.logFile: with --stdio standard output carries the protocol: set a file")
 	}
 	cfg.Hosts = append(cfg.Hosts, s.flags.hosts...)
 	cfg.Origins = append(cfg.Origins, s.flags.origins...)
@@ -247,8 +247,8 @@ func (s *served) apply(cfg *config.Config) error {
 	return nil
 }
 
-// checkPort holds a configuration to the port that is open, whatever address it names itself,
-// and reads its certificates, which serve when the returned function is called.
+// checkPort checks that a configuration may be served on the open port, whatever address it has,
+// and reads its certificates, which are used after the returned function is called.
 func (s *served) checkPort(cfg *config.Config) (secure func(), err error) {
 	secure = func() {}
 	if s.listen == "" || s.flags.stdio {
@@ -263,25 +263,25 @@ func (s *served) checkPort(cfg *config.Config) (secure func(), err error) {
 	return s.tls.Follow(cfg.TLS)
 }
 
-// warnTLS warns that the port goes on speaking what it spoke from the beginning.
+// warnTLS warns that a change between TLS and plain HTTP takes effect after a restart.
 func (s *served) warnTLS(cfg *config.Config) {
 	switch {
 	case s.flags.stdio:
 	case s.tls == nil && cfg.TLS.Cert != "":
-		s.log.Warn("tls is configured now, and the port is open without: it takes a restart to serve with TLS")
+		s.log.Warn("tls is configured, but the port was opened without TLS: restart to serve with TLS")
 	case s.tls != nil && cfg.TLS.Cert == "":
-		s.log.Warn("tls is not configured any more, and the port is open with it: it takes a restart to serve without TLS")
+		s.log.Warn("tls is not configured any more, but the port was opened with TLS: restart to serve without TLS")
 	}
 }
 
-// warnMoved warns that an address is another one than the one that is served.
+// warnMoved warns that a changed address takes effect after a restart.
 func (s *served) warnMoved(key, now, serving string) {
 	if now != serving && !s.flags.stdio {
-		s.log.Warn(key+" is another address now: it takes a restart to serve there", "listen", now, "serving", serving)
+		s.log.Warn(key+" has changed: restart to serve at the new address", "listen", now, "serving", serving)
 	}
 }
 
-// open opens the ports that a configuration names.
+// open opens the ports of a configuration.
 func (s *served) open(cfg *config.Config) (err error) {
 	l, err := listen(cfg.Listen, cfg.IncomingAuth, s.flags.insecure)
 	if err != nil {
@@ -292,7 +292,7 @@ func (s *served) open(cfg *config.Config) (err error) {
 		return err
 	}
 	if cfg.TLS.Cert == "" && !config.IsLoopback(cfg.Listen) {
-		s.log.Warn("no tls: what is sent to this address can be read on the way, unless TLS ends in front of it", "listen", cfg.Listen)
+		s.log.Warn("no tls: requests to this address can be intercepted, unless a proxy in front of it terminates TLS", "listen", cfg.Listen)
 	}
 	s.page = cfg.Admin.HasPage()
 	if cfg.Admin.Listen != "" {
@@ -301,10 +301,10 @@ func (s *served) open(cfg *config.Config) (err error) {
 	return err
 }
 
-// rejected logs why a version is not served, a line for every problem.
+// rejected logs why a version is not served, one line per problem.
 func (s *served) rejected(err error) {
 	s.proxy.Refused(err)
 	for _, problem := range eachProblem(err) {
-		s.log.Error("configuration not applied, the version before goes on", "err", problem)
+		s.log.Error("configuration not applied, the previous version stays in force", "err", problem)
 	}
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/visible"
 )
 
-// person is somebody at a terminal, with a program in it.
+// person is a user at a terminal that runs a program.
 type person struct {
 	*testing.T
 	tty  *os.File
@@ -25,11 +25,11 @@ type person struct {
 
 	mu     sync.Mutex
 	screen bytes.Buffer  // guarded by mu
-	read   int           // how much of it was expected; guarded by mu
+	read   int           // offset up to which the screen was expected; guarded by mu
 	more   chan struct{} // something was written
 }
 
-// sit starts vmcp at a terminal, in the folder of the session tests.
+// sit starts vmcp at a terminal, in the folder of the scripted sessions.
 func sit(t *testing.T, args ...string) *person {
 	dir := t.TempDir()
 	if err := os.CopyFS(dir, os.DirFS(filepath.Join("internal", "repl", "testdata"))); err != nil {
@@ -68,10 +68,10 @@ func (p *person) watch() {
 	}
 }
 
-// sees waits until a text is on the screen, behind what was seen before.
+// sees waits until a text is on the screen, after what was seen before.
 func (p *person) sees(text string) {
 	p.Helper()
-	limit := time.After(20 * time.Second)
+	limit := time.After(time.Minute)
 	for {
 		p.mu.Lock()
 		rest := p.screen.Bytes()[p.read:]
@@ -98,7 +98,7 @@ func (p *person) types(text string) {
 	}
 }
 
-// enters types a line when the prompt is there, and waits for what it shows.
+// enters types a line at the prompt, and waits for its output.
 func (p *person) enters(line string, want ...string) {
 	p.Helper()
 	p.sees(">>> ")
@@ -118,7 +118,7 @@ func (p *person) leaves() {
 		if err != nil {
 			p.Errorf("the session ends with %v", err)
 		}
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		p.Error("the session does not end")
 	}
 }
@@ -134,11 +134,11 @@ func TestReplAtATerminal(t *testing.T) {
 	p.types("\r")
 	p.enters("double(21)", "42\r\n")
 
-	// An error shows its place, and the session goes on.
+	// An error shows its position, and the session continues.
 	p.enters("1 + nothing", `<input>:5:5: undefined: nothing`, "1 + nothing\r\n", "        ^")
 	p.enters("_", "42\r\n")
 
-	// Ctrl-C ends a line, a block that was begun, and a call, but not the session.
+	// Ctrl-C ends a line, an incomplete block, and a call, but not the session.
 	p.sees(">>> ")
 	p.types("half a line\x03")
 	p.sees(">>> ")
@@ -146,7 +146,7 @@ func TestReplAtATerminal(t *testing.T) {
 	p.sees("... ")
 	p.types("\x03")
 	p.enters(`sleep("1h")`)
-	p.types("\x03") // in the terminal's own mode it is a signal, before that it would end a line
+	p.types("\x03") // in the original mode it is a signal; in raw mode it would end a line
 	p.sees("interrupted")
 
 	// Tab completes tools, arguments and fields.
@@ -167,7 +167,7 @@ func TestReplAtATerminal(t *testing.T) {
 	p.types("id\"]\r")
 	p.sees("\"example\"\r\n")
 
-	// The line before, again.
+	// The line before again, by the arrow key.
 	p.sees(">>> ")
 	p.types("\x1b[A\r")
 	p.sees("\"example\"\r\n")
@@ -177,7 +177,7 @@ func TestReplAtATerminal(t *testing.T) {
 	p.leaves()
 }
 
-// TestReplAsks: a tool that destroys is called after a yes.
+// TestReplAsks: a destructive tool is called after a yes.
 func TestReplAsks(t *testing.T) {
 	dir := t.TempDir()
 	config := filepath.Join(dir, "vmcp.yaml")
@@ -187,7 +187,7 @@ func TestReplAsks(t *testing.T) {
 	}
 	p := sit(t, "repl", "--config", config)
 	call := `call_tool("write_file", {"path": "a.txt", "text": "x"})`
-	p.enters(call, "write_file may change or destroy something", "call it? yes, no, always: ")
+	p.enters(call, "write_file may overwrite or destroy something", "call it? yes, no, always: ")
 	p.types("no\r")
 	p.sees("you said no")
 	p.enters(call, "call it? yes, no, always: ")
@@ -206,7 +206,7 @@ func TestReplAsks(t *testing.T) {
 	}
 }
 
-// TestReplShowsNoControls: what a tool answers is no command to the terminal.
+// TestReplShowsNoControls: control characters in a result are escaped.
 func TestReplShowsNoControls(t *testing.T) {
 	p := sit(t, "repl")
 	p.enters(`print("\x1b]0;owned\x07")`)

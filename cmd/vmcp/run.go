@@ -14,8 +14,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/connect"
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/convert"
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/info"
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/login"
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/operate"
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/pinning"
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/policies"
@@ -33,11 +35,11 @@ import (
 // Exit codes.
 const (
 	exitDone  = 0
-	exitFound = 1 // it ran and there is a problem
-	exitUsage = 2 // it was called wrongly
+	exitFound = 1 // the command ran and found a problem
+	exitUsage = 2 // wrong usage
 )
 
-// buildVersion is what version prints, and clients and backends are told.
+// buildVersion is the version that is printed and sent to clients and backends.
 var buildVersion = release.Version
 
 // app is one invocation of the command.
@@ -45,13 +47,13 @@ type app struct {
 	in       io.Reader
 	out, err io.Writer
 	log      logFlags
-	secrets  *secret.Redactor       // of the configuration that runs in this process
-	envFile  string                 // with the variables of configurations; "" is the vmcp.env beside them
-	replica  atomic.Pointer[string] // the id of this process in a cluster; nil: it is in none
-	running  bool                   // past flags and arguments: what goes wrong now is not wrong usage
+	secrets  *secret.Redactor       // of the configuration that is served in this process
+	envFile  string                 // the file of variables; "" is the vmcp.env beside the configuration
+	replica  atomic.Pointer[string] // the id of this process in a cluster; nil if it is in none
+	running  bool                   // flags and arguments are parsed: later errors are not wrong usage
 }
 
-// run is the whole program but for the process around it.
+// run runs the program and returns its exit code.
 func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	signal.Notify(earlyHangups, syscall.SIGHUP)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -63,7 +65,7 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 }
 
 // cancelOnSignal cancels at the first signal. The second is not caught: it ends the
-// process at once, and that has to hold before anybody sees that the context has ended.
+// process at once. The handler is removed before the context is cancelled.
 func cancelOnSignal(ctx context.Context, cancel context.CancelFunc, signals chan os.Signal, watched chan<- struct{}) {
 	defer close(watched)
 	select {
@@ -86,23 +88,29 @@ func runContext(ctx context.Context, args []string, stdin io.Reader, stdout, std
 		return exitDone
 	}
 	a.report(err)
+	if errors.Is(err, errInterrupted) {
+		return exitDone
+	}
 	if a.running && !errors.As(err, new(usageError)) {
 		return exitFound
 	}
 	return exitUsage
 }
 
-// earlyHangups takes the hangups that come before serve follows its configuration, which is
-// read after them anyway. They end every other command.
+// earlyHangups catches SIGHUP from before serve watches its configuration, which is read
+// later anyway. SIGHUP ends every other command.
 var earlyHangups = make(chan os.Signal, 1)
 
-// usageError is an argument that only a running command finds wrong.
+// usageError is an error of an argument that cobra does not check.
 type usageError = usage.Error
 
-// errReported is a problem that has been reported already.
+// errInterrupted is the end of a service that was interrupted before it began, which is no problem.
+var errInterrupted = errors.New("stopped before anything was served")
+
+// errReported is returned if the problem has been reported already.
 var errReported = errors.New("reported already")
 
-// report writes an error, one prefixed line per line of it, and its hint.
+// report writes an error, with a prefix on each of its lines, and its hint.
 func (a *app) report(err error) {
 	if errors.Is(err, errReported) {
 		return
@@ -118,9 +126,9 @@ func (a *app) report(err error) {
 	}
 }
 
-// say writes a message for a person, away from the results.
+// say writes a message for people to standard error.
 func (a *app) say(format string, args ...any) {
-	tell(a.err, a.secrets.Text(fmt.Sprintf(format, args...)))
+	printMessage(a.err, a.secrets.Text(fmt.Sprintf(format, args...)))
 }
 
 func (a *app) root() *cobra.Command {
@@ -131,13 +139,11 @@ func (a *app) root() *cobra.Command {
 tools next to theirs. Without a configuration file, "vmcp serve" runs a demo.
 
 Results go to standard output, everything else to standard error. The exit code is 0
-when all is well, 1 when there is a problem, 2 when vmcp was called wrongly. VMCP_CONFIG in the
+on success, 1 if there is a problem, 2 for wrong usage. VMCP_CONFIG in the
 environment is the default of --config.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Args:          knownCommand,
-
-		SuggestionsMinimumDistance: 2,
+		Args:          info.KnownCommand,
 
 		PersistentPreRunE: func(c *cobra.Command, _ []string) error {
 			if c.Name() != "serve" {
@@ -156,23 +162,28 @@ environment is the default of --config.`,
 	a.log.register(root)
 	complete(root, "log-format", "text", "json")
 	complete(root, "log-level", "debug", "info", "warn", "error")
-	for _, c := range []*cobra.Command{a.serve(), a.validate(), a.checkScripts(), a.tools(), a.call(), a.migrate(), convert.Command(a.in, a.out, a.say), a.token(), a.login(), a.logout(), a.policy(), a.lock(), a.runs(), a.fmt(), a.test(), a.repl(), a.lsp(), a.trace(), a.fake(), a.demoBackend()} {
+	for _, c := range []*cobra.Command{a.serve(), a.validate(), a.checkScripts(), a.tools(), a.call(), a.migrate(), convert.Command(a.in, a.out, a.say), a.token(), a.policy(), a.lock(), a.runs(), a.fmt(), a.test(), a.repl(), a.lsp(), a.trace(), a.fake(), a.demoBackend()} {
 		a.noteRunning(c)
 		root.AddCommand(c)
 	}
-	for _, c := range slices.Concat(a.setup(), a.operate(), info.Commands(info.Env{Out: a.out, JSON: a.printJSON, Output: outputFlag})) {
+	for _, c := range slices.Concat(a.login(), a.setup(), a.operate(), info.Commands(info.Env{Out: a.out, JSON: a.printJSON, Output: outputFlag})) {
 		a.noteRunning(c)
 		root.AddCommand(c)
 	}
 	root.InitDefaultCompletionCmd()
+	info.StrictHelp(root)
 	return root
 }
 
-// runs is the command of those who look after kept runs.
+// runs is the command for stored runs.
 func (a *app) runs() *cobra.Command {
 	return runs.Command(runs.Env{
 		Out: a.out, DefaultFile: defaultFile, Load: a.load, JSON: a.printJSON, Output: outputFlag, Cell: a.cell, Text: a.shown,
 	})
+}
+
+func (a *app) login() []*cobra.Command {
+	return login.Commands(login.Env{Out: a.out, DefaultFile: defaultFile, Load: a.load, Hide: a.secrets.Use, Say: a.say})
 }
 
 func (a *app) policy() *cobra.Command {
@@ -195,7 +206,7 @@ func (a *app) lock() *cobra.Command {
 	})
 }
 
-// operate are the commands that say how a running endpoint is.
+// operate are the commands that show the state of a running endpoint.
 func (a *app) operate() []*cobra.Command {
 	return operate.Commands(operate.Env{
 		Out: a.out, DefaultFile: defaultFile, Version: buildVersion(), Tell: a.say, JSON: a.printJSON, Output: outputFlag,
@@ -212,8 +223,17 @@ func (a *app) setup() []*cobra.Command {
 	}), a.connect())
 }
 
-// noteRunning makes a command and those below it note that they run: whatever goes wrong
-// from then on is no wrong use.
+// connect is the command that adds the endpoint to the configurations of clients.
+func (a *app) connect() *cobra.Command {
+	return connect.Command(connect.Env{
+		In: a.in, Out: a.out, Tell: a.say, JSON: a.printJSON, Output: outputFlag, Found: errReported,
+		Terminal: isTerminal(a.err) && isTerminal(a.in), DefaultFile: defaultFile, Program: connect.ThisProgram(),
+		Endpoint: func(url, file string) (connect.Endpoint, error) { return connect.Locate(url, file, defaultFile) },
+	})
+}
+
+// noteRunning makes a command and its subcommands set running when they start: later errors are
+// not wrong usage.
 func (a *app) noteRunning(c *cobra.Command) {
 	for _, below := range c.Commands() {
 		a.noteRunning(below)
@@ -226,16 +246,4 @@ func (a *app) noteRunning(c *cobra.Command) {
 		a.running = true
 		return work(c, args)
 	}
-}
-
-// knownCommand refuses what is left when no subcommand has that name.
-func knownCommand(root *cobra.Command, args []string) error {
-	if len(args) == 0 {
-		return nil
-	}
-	err := fmt.Errorf("unknown command %q", args[0])
-	if near := root.SuggestionsFor(args[0]); len(near) > 0 {
-		return usage.WithHint(err, fmt.Sprintf("did you mean %q?", near[0]))
-	}
-	return usage.WithHint(err, `"vmcp --help" lists the commands`)
 }

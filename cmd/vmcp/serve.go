@@ -35,10 +35,10 @@ import (
 )
 
 const (
-	// gatherTime is how long the first report waits for all backends, to name them in order.
+	// gatherTime is how long the first report waits for all backends, to print them in order.
 	gatherTime = time.Second
-	// greetTime is how long it waits for each of them; clients do not wait for it.
-	greetTime = 5 * time.Second
+	// connectTime is how long the report waits for each of them; clients do not wait for it.
+	connectTime = 5 * time.Second
 )
 
 // serveFlags are the flags of the serve command.
@@ -60,46 +60,46 @@ func (a *app) serve() *cobra.Command {
 		Use:   "serve",
 		Short: "serve the endpoint",
 		Long: `Serve runs the endpoint over the backends of a configuration file: --config, or vmcp.yaml in
-this folder. Without either it runs a demo. The first interrupt or SIGTERM ends it when the
-running calls are done, the second at once. Behind a load balancer, --shutdown-delay is the
-time in which /readyz answers 503 while everything is still served.
+this folder. Without either it runs a demo. The first SIGINT or SIGTERM ends it when the
+pending calls are done, the second at once. Behind a load balancer, --shutdown-delay is the
+time in which /readyz answers 503 while requests are still served.
 
-The file, the scripts and the folders that it names are watched: what changes is served within
-a second, and a hangup signal (SIGHUP) reads them anew. While one of them has a problem, the
-version before goes on, and the log says what is wrong and where.
+The file, the scripts and the folders that it names are watched: changes are applied within
+a second, and SIGHUP reloads them. While one of them has a problem, the
+previous version stays in force, and the log has the problem with its position.
 
-An address that other machines reach needs incomingAuth in the configuration, so that callers
-say who they are, or --token-file, or --insecure-listen.
+An address that other machines can reach needs incomingAuth in the configuration, so that clients
+authenticate, or --token-file, or --insecure-listen.
 
---token-file makes a file with a token, unless it is there already, and asks callers for it.
---discovery-file writes where the endpoint is, for programs on this machine, and takes the file
-away at the end: without it ~/.vmcp/server.json, where "vmcp call" and others look, if no other has it.
-With --stdio it serves one client on standard input and output instead of a port; with --url, too,
-it passes that client on to an endpoint that runs already, so that many clients share one set of
-servers. --token-file then names a file with the token for it; else VMCP_TOKEN has it.
-Profiles of the configuration are at /mcp/NAME; --profile names that of the client on --stdio.
+--token-file creates a file with a token, unless it exists, and requires the token from clients.
+--discovery-file is where the URL of the endpoint is written, for programs on this machine; the file is
+removed at the end. The default is ~/.vmcp/server.json, which "vmcp call" and others read, if no other server uses it.
+With --stdio it serves one client on standard input and output instead of a port; with --url as well,
+it forwards that client to a running endpoint, so that many clients share one set of
+servers. --token-file is then a file with the token for that endpoint, or VMCP_TOKEN has it.
+Profiles of the configuration are served at /mcp/NAME; --profile selects one for --stdio.
 
 With --kubernetes it serves the VirtualMCPServers of a namespace, each at /NAME/mcp, and writes
-into the status of the objects what became of them. --config may then name a file with what is
-of the process alone, such as admin and limits.totalMemory.`,
+the status of the objects. --config is then a file with settings of the process, such as admin and
+limits.totalMemory.`,
 		Example: "  vmcp serve\n  vmcp serve --config vmcp.yaml --listen 127.0.0.1:8080\n  vmcp serve --token-file ~/.vmcp/token --discovery-file ~/.vmcp/server.json\n  vmcp serve --stdio --config vmcp.yaml\n  vmcp serve --stdio --url http://127.0.0.1:4483/mcp",
 		Args:    cobra.NoArgs,
 		RunE:    func(c *cobra.Command, _ []string) error { return a.runServe(c.Context(), f) },
 	}
-	c.Flags().StringVar(&f.config, "config", "", "the configuration file (default vmcp.yaml, if it is there)")
+	c.Flags().StringVar(&f.config, "config", "", "the configuration file (default vmcp.yaml, if it exists)")
 	c.Flags().StringVar(&f.listen, "listen", "", "the address to serve on, host:port, instead of the configured one")
-	c.Flags().BoolVar(&f.insecure, "insecure-listen", false, "allow an address that other machines reach, without authentication")
-	c.Flags().BoolVar(&f.locked, "locked", false, "withhold what is not as vmcp.lock has it (pins: onChange and onNew are block)")
+	c.Flags().BoolVar(&f.insecure, "insecure-listen", false, "allow an address that other machines can reach without authentication")
+	c.Flags().BoolVar(&f.locked, "locked", false, "withhold everything that differs from vmcp.lock (pins: onChange and onNew are block)")
 	c.Flags().BoolVar(&f.stdio, "stdio", false, "serve one client on standard input and output")
 	c.Flags().StringVar(&f.profile, "profile", "", "with --stdio: serve this profile of the configuration")
-	c.Flags().StringSliceVar(&f.hosts, "hosts", nil, "accept these names in the Host header, beside the configured ones")
-	c.Flags().StringSliceVar(&f.origins, "origins", nil, "accept web pages of these origins, such as https://app.example.com, beside the configured ones")
-	c.Flags().BoolVar(&f.isolate, "isolate-scripts", false, "run all scripts in worker processes of their own, for authors who are not trusted (Linux)")
+	c.Flags().StringSliceVar(&f.hosts, "hosts", nil, "accept these names in the Host header, in addition to the configured ones")
+	c.Flags().StringSliceVar(&f.origins, "origins", nil, "accept requests with these Origin headers, such as https://app.example.com, in addition to the configured ones")
+	c.Flags().BoolVar(&f.isolate, "isolate-scripts", false, "run all scripts in separate worker processes, for untrusted authors (Linux)")
 	c.Flags().StringVar(&f.pprof, "pprof", "", "serve profiles of the Go runtime on this address, such as 127.0.0.1:6060")
-	f.delay = durationFlag(c, "shutdown-delay", "serve on for this `time` after a signal, while /readyz answers 503 (default as configured, else 0s)")
-	f.drain = durationFlag(c, "drain-time", "give running calls this `time` to end once the port is closed (default as configured, else 10s)")
-	c.Flags().StringVar(&f.tokenFile, "token-file", "", "ask callers for the token in this file, which is made if it is not there")
-	c.Flags().StringVar(&f.discovery, "discovery-file", "", "say in this file where the endpoint is, while it is served (default as configured, else ~/.vmcp/server.json if no other server has it; none: in no file)")
+	f.delay = durationFlag(c, "shutdown-delay", "keep serving for this `time` after a signal, while /readyz answers 503 (default as configured, else 0s)")
+	f.drain = durationFlag(c, "drain-time", "wait this `time` for pending calls after the port is closed (default as configured, else 10s)")
+	c.Flags().StringVar(&f.tokenFile, "token-file", "", "require the token in this file, which is created if it does not exist")
+	c.Flags().StringVar(&f.discovery, "discovery-file", "", "write the URL of the endpoint to this file while it is served (default as configured, else ~/.vmcp/server.json if no other server uses it; none: no file)")
 	for _, port := range []string{"listen", "discovery-file"} {
 		c.MarkFlagsMutuallyExclusive(port, "stdio")
 	}
@@ -163,7 +163,7 @@ func (a *app) runServe(ctx context.Context, f serveFlags) error {
 	return a.serveHTTP(s)
 }
 
-// check looks at what flags hold that the configuration would be held to.
+// check checks the values of flags that replace settings of the configuration.
 func (f serveFlags) check() error {
 	if err := f.kubernetes.check(); err != nil {
 		return err
@@ -192,7 +192,7 @@ func (f serveFlags) check() error {
 	return nil
 }
 
-// listen opens the port, if the address is one that may be served with who may come in.
+// listen opens the port, if the address may be served with this incomingAuth.
 func listen(addr string, in config.IncomingAuth, insecure bool) (net.Listener, error) {
 	if _, _, err := net.SplitHostPort(addr); err != nil {
 		return nil, usageError(fmt.Sprintf("--listen: want host:port such as 127.0.0.1:4483, have %q", addr))
@@ -200,14 +200,19 @@ func listen(addr string, in config.IncomingAuth, insecure bool) (net.Listener, e
 	if err := mayReach(addr, in, insecure); err != nil {
 		return nil, err
 	}
+	return openPort(addr, "choose another one with --listen, such as --listen 127.0.0.1:0 for any")
+}
+
+// openPort opens a port; other says how to choose another one.
+func openPort(addr, other string) (net.Listener, error) {
 	l, err := net.Listen("tcp", addr)
 	if errors.Is(err, syscall.EADDRINUSE) {
-		return nil, usage.WithHint(fmt.Errorf("listen %s: another program uses this port", addr), "choose another one with --listen, such as --listen 127.0.0.1:0 for any")
+		return nil, usage.WithHint(fmt.Errorf("listen %s: another program uses this port", addr), other)
 	}
 	return l, err
 }
 
-// mayReach refuses an address that other machines reach while callers are not asked who they are.
+// mayReach refuses an address that other machines can reach if clients are not authenticated.
 func mayReach(addr string, in config.IncomingAuth, insecure bool) error {
 	if config.IsLoopback(addr) {
 		return nil
@@ -216,18 +221,18 @@ func mayReach(addr string, in config.IncomingAuth, insecure bool) error {
 	case "oidc", "tokens", "mtls":
 		return nil
 	case "local":
-		return usageError(fmt.Sprintf("listen %s: other machines reach this address, and incomingAuth.type: local takes everybody for the user of this machine: it is for loopback addresses", addr))
+		return usageError(fmt.Sprintf("listen %s: other machines can reach this address, and incomingAuth.type: local treats every client as the user of this machine: it is for loopback addresses", addr))
 	}
 	if insecure || in.TokenFile != "" {
 		return nil
 	}
 	return usage.WithHint(
-		usageError(fmt.Sprintf("listen %s: other machines reach this address, and there is no incomingAuth: whoever connects can call every tool", addr)),
-		"configure incomingAuth, ask for a token with --token-file, listen on 127.0.0.1, or allow it with --insecure-listen",
+		usageError(fmt.Sprintf("listen %s: other machines can reach this address, and there is no incomingAuth: everybody who connects could call every tool", addr)),
+		"configure incomingAuth, require a token with --token-file, listen on 127.0.0.1, or allow it with --insecure-listen",
 	)
 }
 
-// serveHTTP serves until the context ends, and then until the running calls are done.
+// serveHTTP serves until the context ends, and then until the pending calls are done.
 func (a *app) serveHTTP(s *served) error {
 	l := s.manager.Listener(s.listener)
 	server := newServer(s.proxy.Handler(), s.log)
@@ -263,16 +268,20 @@ func (a *app) serveHTTP(s *served) error {
 	return a.stopServer(stopping{s.proxy, s.shutdown.Load(), l, s.proxy.Drained}, server, ended)
 }
 
-// serveOn serves until the server is closed, over TLS if there is a configuration for it.
-func serveOn(server interface{ Serve(net.Listener) error }, l net.Listener, secure *tls.Config, ended chan<- error) {
-	l = edge.Listener(l)
-	if secure != nil {
-		l = tls.NewListener(l, secure) // outermost: that is how net/http knows
+// serveOn serves until the server is closed, over TLS if a TLS configuration is given.
+func serveOn(to interface{ Serve(net.Listener) error }, l net.Listener, secure *tls.Config, ended chan<- error) {
+	timed := edge.Listener(l)
+	if s, ok := to.(*server); ok {
+		s.listener.Store(timed)
 	}
-	ended <- server.Serve(l)
+	l = timed
+	if secure != nil {
+		l = tls.NewListener(l, secure) // outermost: net/http checks for *tls.Conn
+	}
+	ended <- to.Serve(l)
 }
 
-// reportStart says where the endpoint is and, as soon as that is known, what is connected.
+// reportStart prints the URL of the endpoint and, as soon as they are known, the states of the backends.
 func (a *app) reportStart(ctx context.Context, p *proxy.Proxy, s *served, endpoint string, done chan<- struct{}) {
 	defer close(done)
 	a.say("serving %s", endpoint)
@@ -284,7 +293,7 @@ func (a *app) reportStart(ctx context.Context, p *proxy.Proxy, s *served, endpoi
 	if ctx.Err() != nil {
 		return
 	}
-	if n := scripted(p.Status()); n > 0 {
+	if n := countScripted(p.Status()); n > 0 {
 		a.say("scripts: %s", client.Count(n, "tool"))
 	}
 	if s.from.demo {
@@ -292,10 +301,10 @@ func (a *app) reportStart(ctx context.Context, p *proxy.Proxy, s *served, endpoi
 	}
 }
 
-// reportBackends says of each backend what came of its first attempt, when that is known:
-// one that hangs holds up no others. Those that still connect after greetTime are the last.
+// reportBackends prints the result of the first connection attempt of each backend as soon as it
+// is known. Those that are still connecting after connectTime are printed last.
 func (a *app) reportBackends(ctx context.Context, p *proxy.Proxy) {
-	late := time.NewTimer(greetTime)
+	late := time.NewTimer(connectTime)
 	defer late.Stop()
 	named := map[string]bool{}
 	for ended := false; ; {
@@ -310,7 +319,7 @@ func (a *app) reportBackends(ctx context.Context, p *proxy.Proxy) {
 				waiting = true
 				continue
 			default:
-				a.tellState(b)
+				a.reportState(b)
 			}
 			named[b.Name] = true
 		}
@@ -327,8 +336,8 @@ func (a *app) reportBackends(ctx context.Context, p *proxy.Proxy) {
 	}
 }
 
-// scripted counts the tools that are scripts.
-func scripted(s proxy.Status) (n int) {
+// countScripted counts the scripted tools.
+func countScripted(s proxy.Status) (n int) {
 	for _, t := range s.Tools {
 		if t.Backend == "" {
 			n++

@@ -14,7 +14,7 @@ import (
 )
 
 // serveStdio serves the client on standard input and output until its input or the context
-// ends and its running calls are done, or until its token is not good any more.
+// ends and its pending calls are done, or until its token is not valid any more.
 func (a *app) serveStdio(s *served) error {
 	if err := s.verify(s.ctx); err != nil {
 		return err
@@ -44,12 +44,12 @@ func (a *app) serveStdio(s *served) error {
 	return nil
 }
 
-// verifyEvery is how often the client's token is looked at: one that is revoked has two
-// seconds.
+// verifyEvery is the interval at which the client's token is verified: a revoked token stops
+// working within it.
 const verifyEvery = time.Second
 
-// keepVerifying ends the service of a client whose token has expired or was revoked, or who
-// has none when a later configuration wants one.
+// keepVerifying ends the service if the token of the client has expired or was revoked, or if it
+// has none and a later configuration requires one.
 func (s *served) keepVerifying(ctx context.Context, end context.CancelCauseFunc) {
 	tick := time.NewTicker(verifyEvery)
 	defer tick.Stop()
@@ -68,7 +68,7 @@ func (s *served) keepVerifying(ctx context.Context, end context.CancelCauseFunc)
 	}
 }
 
-// verify says whether the token of the client who started this program lets it in.
+// verify verifies the token in VMCP_TOKEN, which is that of the client that started this program.
 func (s *served) verify(ctx context.Context) error {
 	err := s.proxy.Verify(ctx, locate.Environment())
 	if err == nil {
@@ -77,8 +77,8 @@ func (s *served) verify(ctx context.Context) error {
 	var refusal *auth.Refusal
 	if errors.As(err, &refusal) && refusal.NoToken {
 		return usage.WithHint(
-			fmt.Errorf("serve standard input: %w, and a client that starts this program has none", err),
-			"give it a configuration whose incomingAuth takes tokens or asks nobody, or let it use the endpoint over TLS",
+			fmt.Errorf("serve standard input: %w, and there is none on standard input", err),
+			"use a configuration whose incomingAuth accepts tokens or is anonymous, or connect the client to the endpoint over TLS",
 		)
 	}
 	return usage.WithHint(

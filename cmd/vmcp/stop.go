@@ -12,21 +12,22 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/proxy/edge"
 )
 
-// How the service ends after the first signal; the second ends the process at once, see
+// The phases of shutdown after the first signal; the second ends the process at once, see
 // cancelOnSignal.
 //
 //	                  /readyz   new connections   calls
-//	shutdown.delay    503       served            served, each answer closes its connection
-//	shutdown.drainTime   -      refused           those that run may end
-//	then                 -      refused           cut
+//	shutdown.delay    503       served            served, each response closes its connection
+//	shutdown.drainTime   -      refused           pending calls may end
+//	then                 -      refused           cancelled; those of sessions are answered with an error
 //
-// A load balancer learns of the end by /readyz or from its orchestrator, and goes on
-// sending for a moment. With a delay that is longer than that moment it loses nothing. Over
-// standard input and output there is one client, who knows: no delay.
+// A load balancer notices the shutdown by /readyz or through its orchestrator, and keeps sending
+// requests until then. With a delay that is longer than that no request is lost. Over standard
+// input and output there is only one client, and no delay.
 
-// durationFlag is a flag that stays nil when it is not given.
+// durationFlag is a flag whose value is nil if it is not given.
 func durationFlag(c *cobra.Command, name, usage string) *config.Duration {
 	d := new(config.Duration)
 	*d = notGiven
@@ -34,10 +35,10 @@ func durationFlag(c *cobra.Command, name, usage string) *config.Duration {
 	return d
 }
 
-// notGiven is a duration that nobody gives.
+// notGiven is the value of a flag that is not given.
 const notGiven config.Duration = -1
 
-// durationValue is a duration as in the configuration.
+// durationValue is a flag value in the format of durations in the configuration.
 type durationValue config.Duration
 
 func (d *durationValue) String() string {
@@ -62,10 +63,10 @@ func (d *durationValue) Set(text string) error {
 
 func (d *durationValue) Type() string { return "duration" }
 
-// noteShutdown remembers how a configuration wants the end to be. The flags win.
+// noteShutdown stores operational.shutdown of a configuration. Flags take precedence.
 func (s *served) noteShutdown(cfg *config.Config) { s.shutdown.Store(shutdownOf(cfg, s.flags)) }
 
-// shutdownOf is how a configuration wants the end to be, or the flags.
+// shutdownOf is operational.shutdown of a configuration, overridden by flags.
 func shutdownOf(cfg *config.Config, f serveFlags) *config.Shutdown {
 	how := cfg.Operational.Shutdown
 	if d := *f.delay; d != notGiven {
@@ -77,25 +78,26 @@ func shutdownOf(cfg *config.Config, f serveFlags) *config.Shutdown {
 	return &how
 }
 
-// ending is what ends in an order: a *proxy.Proxy, or several.
+// ending is what is shut down in phases: a *proxy.Proxy, or several.
 type ending interface {
 	Stopping()
 	Drain()
+	Cut()
 }
 
-// stopping is an endpoint that is about to end.
+// stopping is an endpoint that is shut down.
 type stopping struct {
 	endpoint ending
 	how      *config.Shutdown
 	listener net.Listener
-	passed   func(context.Context) error // waits for what other replicas have passed on; nil: there are none
+	passed   func(context.Context) error // waits for requests forwarded by other replicas; nil: there are none
 }
 
-// stopServer ends an HTTP server after the first signal.
+// stopServer shuts an HTTP server down after the first signal.
 func (a *app) stopServer(s stopping, server *server, ended <-chan error) error {
 	s.endpoint.Stopping()
 	if delay := s.how.Delay.Std(); delay > 0 {
-		a.say("serving on for %s, then stopping; interrupt again to stop at once", delay)
+		a.say("still serving for %s, then stopping; interrupt again to stop at once", delay)
 		late := time.NewTimer(delay)
 		defer late.Stop()
 		select {
@@ -106,28 +108,39 @@ func (a *app) stopServer(s stopping, server *server, ended <-chan error) error {
 	}
 	a.say("stopping; interrupt again to stop at once")
 	s.endpoint.Drain()
-	drain, cancel := context.WithTimeout(context.Background(), s.how.DrainTime.Std())
-	defer cancel()
 	_ = s.listener.Close()
 	<-ended
-	err := server.drain(drain)
-	if err == nil && s.passed != nil {
-		err = s.passed(drain)
-	}
-	if err != nil {
-		a.say("some calls are cut: they took longer than %s", s.how.DrainTime.Std())
+	if s.drained(server, s.how.DrainTime.Std()) != nil {
+		a.say("some calls were cancelled: they took longer than %s", s.how.DrainTime.Std())
+		s.endpoint.Cut()
+		_ = s.drained(server, cutTime)
 	}
 	_ = server.Close()
 	return nil
 }
 
-// server is an HTTP server that knows how many connections it has.
-type server struct {
-	http.Server
-	open atomic.Int64
+// cutTime is how long the answers to calls that were cut have to go out.
+const cutTime = time.Second
+
+// drained waits until the requests have ended that came here and that other replicas have passed on.
+func (s *stopping) drained(server *server, within time.Duration) error {
+	ctx, cancel := context.WithTimeout(context.Background(), within)
+	defer cancel()
+	err := server.drain(ctx)
+	if err == nil && s.passed != nil {
+		err = s.passed(ctx)
+	}
+	return err
 }
 
-// newServer is an HTTP server for peers of any kind.
+// server is an HTTP server that knows its connections.
+type server struct {
+	http.Server
+	open     atomic.Int64 // how many there are
+	listener atomic.Pointer[edge.TimedListener]
+}
+
+// newServer is an HTTP server with timeouts against slow or hostile peers.
 func newServer(h http.Handler, log *slog.Logger) *server {
 	s := &server{Server: http.Server{
 		Handler: brief(h), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
@@ -137,10 +150,10 @@ func newServer(h http.Handler, log *slog.Logger) *server {
 	return s
 }
 
-// unreadTime is how long the rest of a body may take that nobody wants: of a request that was answered without it.
+// unreadTime is how long the unread rest of a request body may take after the response.
 const unreadTime = 2 * time.Second
 
-// brief bounds how long a request that is answered waits for its body: the server reads that before the answer goes.
+// brief bounds how long a response waits for the rest of its request's body, which net/http reads before it sends the response.
 func brief(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h.ServeHTTP(w, r)
@@ -159,12 +172,21 @@ func (s *server) count(_ net.Conn, state http.ConnState) {
 	}
 }
 
+// silentTime is how long drain waits for the first byte on a connection that was opened ahead of need: one that was
+// sent before the drain has been read by then.
+const silentTime = time.Second
+
 // drain waits for the connections to end once nothing is accepted any more. http.Server.Shutdown, which would do so,
 // throws away a request that it has just read: a call on a new connection would be lost without an answer. Here each
-// connection ends with the answer to its request, an idle one at once, and one that never sends any after 5 s.
+// connection ends with the answer to its request, an idle one at once, one on which nothing was ever sent after silentTime,
+// and one that has sent less than a request after 5 s.
 func (s *server) drain(ctx context.Context) error {
+	began := time.Now()
 	for wait := time.Millisecond; ; wait = min(2*wait, 100*time.Millisecond) {
-		s.SetKeepAlivesEnabled(false) // each time: it closes those that are idle
+		s.SetKeepAlivesEnabled(false) // in each iteration: it closes idle connections
+		if l := s.listener.Load(); l != nil && time.Since(began) >= silentTime {
+			l.CloseSilent()
+		}
 		if s.open.Load() == 0 {
 			return nil
 		}

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// TestSystemd: a real process tells a manager's socket what it does, and the program of a backend knows nothing of it.
+// TestSystemd: a real process notifies a service manager's socket, and a backend's process does not inherit the variable.
 func TestSystemd(t *testing.T) {
 	dir := t.TempDir()
 	addr := &net.UnixAddr{Name: filepath.Join(dir, "notify"), Net: "unixgram"}
@@ -39,7 +39,7 @@ func TestSystemd(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = cmd.Process.Kill() }() // it has ended by itself, unless the test failed
+	defer func() { _ = cmd.Process.Kill() }() // it has ended, unless the test failed
 	until := func(want string) {
 		t.Helper()
 		buf := make([]byte, 4096)

@@ -15,11 +15,13 @@ import (
 
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/otlp/otlptest"
 	"github.com/vmcp-dev/vmcp/config/kube/cluster/clustertest"
+	"github.com/vmcp-dev/vmcp/internal/testmode"
 )
 
-// A call through a server is in the collector when the server has ended: its trace, and the metrics. The key of the
-// collector is in nothing that anybody can see, also when the collector repeats it.
+// After the server has ended, the collector has the trace of a call and the metrics. No output contains the collector's
+// key, also when the collector repeats it.
 func TestServeSendsTelemetry(t *testing.T) {
+	testmode.NeedThorough(t)
 	t.Parallel()
 	const key = "canary-Zk93hQ71xT"
 	refusing := otlptest.Collector{Answer: func(w http.ResponseWriter, r *http.Request) {
@@ -41,11 +43,11 @@ func TestServeSendsTelemetry(t *testing.T) {
 	}
 	call()
 	r.wait("the log says that the collector refuses", func() bool { return strings.Contains(r.logged(), "telemetry is not sent") })
-	file(second) // another collector counts at once
+	file(second) // another collector is used at once
 	call()
 	shown := r.logged()
 	for _, command := range []string{"vmcp status", "vmcp status -o json", "vmcp logs", "vmcp describe list_files", "vmcp doctor --offline -o json", "vmcp validate", "curl -s http://127.0.0.1:" + r.port + "/readyz"} {
-		said, _ := r.shell(t.Context(), command).CombinedOutput() // it may find problems: what it says counts
+		said, _ := r.shell(t.Context(), command).CombinedOutput() // it may find problems: only the output matters
 		if len(said) == 0 && command != "vmcp validate" && command != "vmcp logs" {
 			t.Errorf("%s says nothing", command)
 		}
@@ -69,7 +71,7 @@ func TestServeSendsTelemetry(t *testing.T) {
 	}
 }
 
-// A collector that hangs delays nothing but the end, and that not for long.
+// A collector that hangs delays only the end of the process, for a bounded time.
 func TestServeEndsBesideAHangingCollector(t *testing.T) {
 	t.Parallel()
 	c := otlptest.Collector{Answer: func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }}
@@ -84,7 +86,7 @@ func TestServeEndsBesideAHangingCollector(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = cmd.Process.Kill() }() // it has ended by itself, unless the test failed
+	defer func() { _ = cmd.Process.Kill() }() // it has ended, unless the test failed
 	r := &reader{T: t}
 	r.wait("it serves", func() bool { return strings.Contains(said.String(), "serving http") })
 	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
@@ -95,7 +97,7 @@ func TestServeEndsBesideAHangingCollector(t *testing.T) {
 	}
 }
 
-// Under --kubernetes the process sends what the file says of telemetry, for all servers.
+// With --kubernetes the process sends what the file's telemetry says, for all servers.
 func TestKubernetesSendsTelemetry(t *testing.T) {
 	t.Parallel()
 	var c otlptest.Collector

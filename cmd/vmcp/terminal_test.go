@@ -41,13 +41,13 @@ func openTerminal(t *testing.T) (user, program *os.File) {
 	return user, program
 }
 
-// onTerminal runs the command on a pseudo terminal and returns what is on its screen.
+// onTerminal runs the command on a pseudo terminal and returns its screen.
 func onTerminal(t *testing.T, args ...string) string {
 	t.Helper()
 	user, program := openTerminal(t)
 	screen := make(chan string)
 	go func() {
-		data, _ := io.ReadAll(user) // ends with an error when nobody has the other end any more
+		data, _ := io.ReadAll(user) // ends with an error when the other end is closed
 		screen <- string(data)
 	}()
 	runContext(context.Background(), args, strings.NewReader(""), program, program)
@@ -57,11 +57,11 @@ func onTerminal(t *testing.T, args ...string) string {
 	return strings.ReplaceAll(<-screen, "\r\n", "\n")
 }
 
-// evil is what no terminal shall get: a title, a colour of C1, the clipboard, a turned
-// direction and tags.
+// evil is what must not be written to a terminal: a title, a C1 colour, the clipboard, reversed
+// text and tags.
 const evil = "\x1b]0;owned\x07 \u009b31m \x1b]52;c;b3duZWQ=\x07 abc\u202edef \U000e0041 \x08\x08 end"
 
-// evilServer writes it wherever it can.
+// evilServer has it in all that it sends.
 func evilServer(t *testing.T) string {
 	quoted := strings.NewReplacer("\x1b", `\u001b`, "\x07", `\u0007`, "\x08", `\u0008`).Replace(evil)
 	s := &raw.Server{Handle: func(c *raw.Call) (string, error) {
@@ -100,8 +100,8 @@ func TestATerminalGetsNoCommands(t *testing.T) {
 	}
 }
 
-// TestATerminalIsToldOfWaiting: who waits at a terminal is told which backends a command waits for. The backend does
-// not answer before that stands there.
+// TestATerminalIsToldOfWaiting: at a terminal a command shows the backends that it waits for. The backend does
+// not answer before they are shown.
 func TestATerminalIsToldOfWaiting(t *testing.T) {
 	user, program := openTerminal(t)
 	told := make(chan struct{})
@@ -138,7 +138,7 @@ func TestATerminalIsToldOfWaiting(t *testing.T) {
 	}
 }
 
-// A table is read through grep and less, which pass on to the terminal what they get.
+// A table in a pipe is escaped, too: grep and less pass it on to the terminal.
 func TestATableInAPipeGivesNoCommands(t *testing.T) {
 	var out, errs strings.Builder
 	runContext(context.Background(), []string{"tools", "--url", evilServer(t)}, strings.NewReader(""), &out, &errs)

@@ -16,11 +16,11 @@ func (a *app) test() *cobra.Command {
 		Use:   "test [PATH...]",
 		Short: "run the tests of scripted tools",
 		Long: `Test runs the functions test_* in files *_test.star beside the scripts and libraries of a
-configuration, or in the files and folders that are named, and the recorded cases in NAME_cases. It
-starts no backend: tests declare fakes, which are held to the schemas in vmcp.lock, and time is virtual.
+configuration, or in the given files and folders, and the recorded cases in NAME_cases. It
+starts no backend: tests declare fakes, which are validated with the schemas in vmcp.lock, and time is virtual.
 
-A test that passed runs again: stopped and resumed at every effect, and with the answers of
-parallel branches in other orders. What then does something else is reported.
+A test that passed is rerun: stopped and resumed at every effect, and with the results of
+parallel branches in other orders. Reruns with a different outcome are reported.
 
 Every problem is one line on standard output, and the summary is the last one. The exit code is 1
 when a test fails, when coverage is below --cover-min or when there are no tests.` + scripttests.Form,
@@ -32,11 +32,11 @@ when a test fails, when coverage is below --cover-min or when there are no tests
 	flags.StringVar(&f.Lock, "lock", "", "the file with the tools of the backends (default pins.file of the configuration)")
 	flags.StringVar(&f.Only, "run", "", "run only the tests whose names match this regular expression")
 	flags.BoolVar(&f.Replay, "replay", true, "run tests again, stopped and resumed at each effect")
-	flags.IntVar(&orders, "orders", 24, "in how many orders of branches tests run again, for each testing.run; 0: none")
+	flags.IntVar(&orders, "orders", 24, "how many orders of branches are tried in the reruns, for each testing.run; 0: none")
 	flags.BoolVar(&f.Cover, "cover", false, "print how much of the scripts was reached")
 	flags.StringVar(&f.CoverOut, "cover-out", "", "write the coverage to this file, in the format of lcov")
 	flags.Float64Var(&f.CoverMin, "cover-min", 0, "exit with 1 when fewer percent of statements or of branches were reached")
-	flags.BoolVar(&watch, "watch", false, "run the tests again that a changed file reaches, until interrupted")
+	flags.BoolVar(&watch, "watch", false, "rerun the tests that a changed file affects, until interrupted")
 	flags.BoolVar(&f.Update, "update", false, "rewrite recorded cases whose effects are the same and whose output changed")
 	flags.StringVarP(&f.Output, "output", "o", "text", "how results are written: text, json or junit")
 	complete(c, "output", "text", "json", "junit")

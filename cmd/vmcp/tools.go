@@ -35,9 +35,9 @@ func (a *app) tools() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "tools",
 		Short: "list the tools of a running endpoint or of a configuration",
-		Long: `Tools lists what clients can call and where each tool comes from: a backend and the
-name that it has there, or a script. Hidden tools, which only scripts can call, are marked.
-With --config the backends of the file are started for the moment.` + jsonform.Of([]listedTool{}),
+		Long: `Tools lists the tools that clients can call and the origin of each: a backend and its
+name there, or a script. Hidden tools, which only scripts can call, are marked.
+With --config the backends of the file are started for the listing.` + jsonform.Of([]listedTool{}),
 		Example: "  vmcp tools\n  vmcp tools --config vmcp.yaml --output json",
 		Args:    cobra.NoArgs,
 	}
@@ -62,13 +62,13 @@ With --config the backends of the file are started for the moment.` + jsonform.O
 	return c
 }
 
-// list joins what clients see with what the status knows about it.
+// list combines the tool list of clients with the origins in the status.
 func (a *app) list(c *cobra.Command, e *endpoint) ([]listedTool, error) {
 	status, err := e.Status(c.Context())
 	if err != nil {
-		status = proxy.Status{} // not a vmcp: no origins
+		status = proxy.Status{} // another server: no origins
 	}
-	a.tellTroubles(status)
+	a.reportTroubles(status)
 	known := map[string]proxy.ToolStatus{}
 	for _, t := range status.Tools {
 		known[t.Name] = t
@@ -97,18 +97,18 @@ func describe(tool *mcp.Tool, known map[string]proxy.ToolStatus) listedTool {
 	}
 }
 
-// tellStates says which backends are not ready.
-func (a *app) tellStates(s proxy.Status) {
+// reportStates prints the backends that are not ready.
+func (a *app) reportStates(s proxy.Status) {
 	for _, b := range s.Backends {
 		if b.State != "ready" {
-			a.tellState(b)
+			a.reportState(b)
 		}
 	}
 }
 
-// tellTroubles says why tools may be missing.
-func (a *app) tellTroubles(s proxy.Status) {
-	a.tellStates(s)
+// reportTroubles prints why tools may be missing.
+func (a *app) reportTroubles(s proxy.Status) {
+	a.reportStates(s)
 	for _, p := range s.Problems {
 		where := strings.TrimPrefix(p.Backend+": "+p.Entry+": ", ": ")
 		if p.Severity != diag.Warning && p.File == "" {
@@ -118,8 +118,8 @@ func (a *app) tellTroubles(s proxy.Status) {
 	}
 }
 
-// tellState says why a backend is not ready.
-func (a *app) tellState(b proxy.BackendStatus) {
+// reportState prints why a backend is not ready.
+func (a *app) reportState(b proxy.BackendStatus) {
 	if b.State == "disabled" {
 		a.say("backend %s is disabled", b.Name)
 		return
@@ -140,7 +140,7 @@ func (a *app) printTools(list []listedTool) error {
 	return w.Flush()
 }
 
-// from names the origin.
+// from is the origin of a tool.
 func (t *listedTool) from() string {
 	switch {
 	case t.Scripted:
@@ -153,7 +153,7 @@ func (t *listedTool) from() string {
 	return t.Backend + "." + t.Original
 }
 
-// firstSentence keeps lines of a table short.
+// firstSentence shortens a description for a table.
 func firstSentence(s string) string {
 	s, _, _ = strings.Cut(strings.TrimSpace(s), "\n")
 	if i := strings.Index(s, ". "); i > 0 {
@@ -162,7 +162,7 @@ func firstSentence(s string) string {
 	return clip.Line(s, 80)
 }
 
-// completeTool offers the tools for completion; nothing when that is not quick.
+// completeTool returns the tools for completion; none if listing them would take long.
 func (a *app) completeTool(c *cobra.Command, t target) []string {
 	if t.config != "" {
 		return scriptNames(t.config) // its backends would have to be started first
@@ -186,7 +186,7 @@ func (a *app) completeTool(c *cobra.Command, t target) []string {
 	return words
 }
 
-// scriptNames are the tools that a configuration names itself.
+// scriptNames are the scripted tools of a configuration.
 func scriptNames(file string) (words []string) {
 	cfg, err := config.Load(file)
 	if err != nil {

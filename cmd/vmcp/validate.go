@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -17,6 +16,7 @@ import (
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/config/kube/object"
 	"github.com/vmcp-dev/vmcp/internal/diag"
+	"github.com/vmcp-dev/vmcp/internal/files"
 	"github.com/vmcp-dev/vmcp/proxy/validation"
 )
 
@@ -28,32 +28,32 @@ func (a *app) validate() *cobra.Command {
 		Use:   "validate [FILE...]",
 		Short: "check configuration files and the scripts in them",
 		Long: `Validate checks configuration files, their scripts, libraries and composite tools, as serve
-would, but without starting backends, and manifests of objects of Kubernetes, without a cluster. It says nothing when all is well, and otherwise prints every
-problem in a line of its own: file, line, column, severity, what is wrong, and [the kind of problem].
-Warnings, of what is deprecated or may not be meant, do not change the exit code.
+would, but without starting backends, and manifests of Kubernetes objects, without a cluster. It prints nothing if there are no problems,
+else one line per problem: file, line, column, severity, message, and [code].
+Warnings, about deprecated or probably unintended settings, do not change the exit code.
 Without FILE it checks vmcp.yaml; - is standard input. Manifests may refer to each other; ConfigMaps and
-Secrets that are in no file are taken to be in the cluster.
+Secrets that are in no file are assumed to be in the cluster.
 
-With --live it starts the backends of configurations that have no errors, too, and prints which are not
-ready, what of their tools is not listed as it is offered, and which profiles have more tools than their maxTools.` + report.Form,
+With --live it also starts the backends of configurations without errors, and prints those that are not
+ready, tools that are not listed as offered, and profiles with more tools than their maxTools.` + report.Form,
 		Example: "  vmcp validate\n  vmcp validate --live\n  vmcp validate prod/*.yaml --output json\n  vmcp validate server.yaml tools.yaml",
 	}
 	output := new(string)
 	checker.OutputFlag(c, output)
 	a.registerEnvFile(c)
-	live := c.Flags().Bool("live", false, "start the backends, and check what they offer, too")
+	live := c.Flags().Bool("live", false, "also start the backends and check what they offer")
 	c.ValidArgsFunction = cobra.FixedCompletions([]string{"yaml", "yml"}, cobra.ShellCompDirectiveFilterFileExt)
-	c.RunE = func(c *cobra.Command, files []string) error {
-		if len(files) == 0 {
-			files = []string{cmp.Or(os.Getenv(configVariable), defaultFile)}
+	c.RunE = func(c *cobra.Command, names []string) error {
+		if len(names) == 0 {
+			names = []string{cmp.Or(os.Getenv(configVariable), defaultFile)}
 		}
 		var problems diag.Problems
 		var objects []manifests.File
 		unreadable := false
-		for _, name := range files {
+		for _, name := range names {
 			found, err := a.check(c.Context(), name, *live, &objects)
 			if err != nil && *output != "text" {
-				found = diag.Problems{{Pos: diag.Pos{File: diag.File(name), Line: 1, Column: 1}, Code: "config", Message: cause(err)}}
+				found = diag.Problems{{Pos: diag.Pos{File: diag.File(name), Line: 1, Column: 1}, Code: "config", Message: files.Cause(err).Error()}}
 			} else if err != nil {
 				a.report(err)
 				unreadable = true
@@ -81,8 +81,8 @@ func (a *app) checkScripts() *cobra.Command {
 	})
 }
 
-// check returns the problems of one file, with live those that show when it is served. What is one of manifests
-// is added to objects: they refer to each other.
+// check returns the problems of one file, with live also those of its running backends. Manifests
+// are added to objects instead, because they may refer to objects in other files.
 func (a *app) check(ctx context.Context, name string, live bool, objects *[]manifests.File) (diag.Problems, error) {
 	data, err := a.read(name)
 	var problems diag.Problems
@@ -104,7 +104,7 @@ func (a *app) check(ctx context.Context, name string, live bool, objects *[]mani
 		problems = append(problems, validation.Check(cfg)...)
 	}
 	if errs, _ := problems.Split(); live && cfg != nil && len(errs) == 0 {
-		found, err := a.live(ctx, cfg)
+		found, err := a.checkLive(ctx, cfg)
 		if err != nil {
 			return nil, err
 		}
@@ -113,16 +113,7 @@ func (a *app) check(ctx context.Context, name string, live bool, objects *[]mani
 	return problems.Sorted(), nil
 }
 
-// cause is an error without the name of the file, which stands elsewhere.
-func cause(err error) string {
-	var path *fs.PathError
-	if errors.As(err, &path) {
-		err = path.Err
-	}
-	return err.Error()
-}
-
-// standardInput is the name of what is no file.
+// standardInput is the file name of standard input in messages.
 const standardInput = "<stdin>"
 
 // read reads the text of a configuration file, or standard input for "-".
@@ -162,7 +153,7 @@ func (a *app) parse(name string, data []byte) (*config.Config, diag.Problems) {
 	return config.ReadBeside(name, data, a.envFile)
 }
 
-// eachProblem takes apart what holds several problems.
+// eachProblem splits an error with several problems.
 func eachProblem(err error) []error {
 	var list diag.Problems
 	if !errors.As(err, &list) {
@@ -175,7 +166,7 @@ func eachProblem(err error) []error {
 	return errs
 }
 
-// printProblems writes problems for editors, a line each, or for machines.
+// printProblems writes problems one per line, in the format of compilers, or as JSON.
 func (a *app) printProblems(problems diag.Problems, asJSON bool) error {
 	errs, _ := problems.Split()
 	format := map[bool]string{false: "text", true: "json"}[asJSON]

@@ -1,4 +1,4 @@
-// Package browser sends a person to a page, and waits until the browser comes back.
+// Package browser opens a login page in the user's browser and receives the redirect that ends the login (RFC 8252, 7.3).
 package browser
 
 import (
@@ -12,14 +12,14 @@ import (
 	"time"
 )
 
-// Callback is a port of this machine to which a browser comes back from a login.
+// Callback is an HTTP server on 127.0.0.1 that receives the redirect at the end of a login.
 type Callback struct {
 	URL    string
 	server *http.Server
 	came   chan url.Values
 }
 
-// Listen opens one; port 0 is any.
+// Listen starts a Callback at a port; 0 is any free one.
 func Listen(port uint16) (*Callback, error) {
 	l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
 	if err != nil {
@@ -41,7 +41,7 @@ func Listen(port uint16) (*Callback, error) {
 	return c, nil
 }
 
-// Wait returns the parameters that the browser came back with.
+// Wait returns the query parameters of the first redirect, or the cause of ctx.
 func (c *Callback) Wait(ctx context.Context) (url.Values, error) {
 	select {
 	case q := <-c.came:
@@ -51,14 +51,14 @@ func (c *Callback) Wait(ctx context.Context) (url.Values, error) {
 	}
 }
 
-// Close lets the page be read first.
+// Close stops the server after its pending responses are written, for at most a second.
 func (c *Callback) Close() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	c.server.Shutdown(ctx)
 }
 
-// Open opens a page; false when there is nothing to open it with.
+// Open opens a page with the system's program for URLs; false when there is none.
 func Open(page string) bool {
 	name, args := "xdg-open", []string{page}
 	switch runtime.GOOS {

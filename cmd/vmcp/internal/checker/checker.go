@@ -1,4 +1,4 @@
-// Package checker is vmcp check: scripts against the tools that they call.
+// Package checker is the command vmcp check: it checks scripts against the tools that they call.
 package checker
 
 import (
@@ -21,10 +21,11 @@ import (
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/usage"
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/diag"
+	"github.com/vmcp-dev/vmcp/internal/files"
 	"github.com/vmcp-dev/vmcp/internal/secret"
 	"github.com/vmcp-dev/vmcp/internal/spell"
 	"github.com/vmcp-dev/vmcp/lock"
-	"github.com/vmcp-dev/vmcp/proxy/catalog"
+	"github.com/vmcp-dev/vmcp/proxy/catalog/scripted"
 	"github.com/vmcp-dev/vmcp/proxy/validation"
 	"github.com/vmcp-dev/vmcp/script/check/codes"
 )
@@ -33,52 +34,51 @@ import (
 type Env struct {
 	Out         io.Writer
 	DefaultFile string
-	Read        func(name string) ([]byte, error) // of a configuration; - is standard input
+	Read        func(name string) ([]byte, error) // reads a configuration; - is standard input
 	Input       string                            // the name of standard input in problems
 	Secrets     *secret.Redactor
 	Say         func(format string, args ...any) // to standard error
 	Report      func(error)                      // to standard error
-	Reported    error                            // ends the program with 1, without a word
-	// Gather asks the backends, as far as they answer.
+	Reported    error                            // exit code 1, and no further message
+	// Gather asks the backends for what they offer, and returns what those that answered do.
 	Gather func(context.Context, *config.Config) (*lock.File, error)
 }
 
-// flags are those of the command.
+// flags are the flags of the command.
 type flags struct {
 	config, lock, explain, output string
 	live, strict, fix             bool
 }
 
-// Command is the command.
+// Command returns the command.
 func Command(e Env) *cobra.Command {
 	var f flags
 	c := &cobra.Command{
 		Use:   "check [PATH...]",
 		Short: "check scripts against the tools that they call",
-		Long: `Check finds what validate finds, and what does not fit the tools that scripts call: names, arguments,
-fields of results, types. What the backends offer it reads from vmcp.lock, which "vmcp lock" writes:
-it starts nothing and opens no connection. With --live it asks the backends instead, and where there is
-a vmcp.lock it says what has changed since, and which lines that breaks. Without either it checks what
-the scripts show by themselves.
+		Long: `Check reports the problems that validate reports, and those that depend on the tools that scripts call: names,
+arguments, fields of results, types. It reads the definitions of the tools from vmcp.lock, which "vmcp lock"
+writes, and starts no backend. With --live it starts the backends instead and, if there is a vmcp.lock, also
+prints the changes since then and the lines that they break. Without either it checks only what depends on
+the scripts alone.
 
-With PATH only problems in these files and folders are printed. A problem that is none is suppressed
-by a comment at the end of its line, or alone on the line above: # vmcp: ok(code) why.
+With PATH only problems in these files and folders are printed. A false positive is suppressed
+by a comment at the end of its line, or alone on the line above: # vmcp: ok(code) reason.
 
-With --fix it applies the fixes that cannot change what a correct script means, in scripts of files and of
-the configuration: names with one letter or so that is wrong, where a single name can have been meant, and names that are loaded and
-not used. It says what it has done, and then which problems are left.
+With --fix it applies the safe fixes, in script files and in scripts of the configuration: misspelled names with
+a single candidate, and names that are loaded and not used. It prints the applied fixes, and then the remaining
+problems.
 
-The exit code is 1 when there is an error, with --strict also for a warning, and 2 when check was
-called wrongly.` + report.Form,
+The exit code is 1 if there is an error, with --strict also for a warning, and 2 for wrong usage.` + report.Form,
 		Example: "  vmcp check\n  vmcp check --live --strict tools\n  vmcp check --explain retry-twice\n  vmcp check --fix\n  vmcp check -o sarif > vmcp.sarif",
 	}
 	c.Flags().StringVar(&f.config, "config", e.DefaultFile, "the configuration file")
 	_ = c.MarkFlagFilename("config", "yaml", "yml") // the flag exists
 	c.Flags().StringVar(&f.lock, "lock", "", "the file with the backends' tools (default pins.file of the configuration)")
-	c.Flags().BoolVar(&f.live, "live", false, "ask the backends for their tools")
+	c.Flags().BoolVar(&f.live, "live", false, "start the backends and read their tools")
 	c.Flags().BoolVar(&f.strict, "strict", false, "exit with 1 for warnings, too")
 	c.Flags().BoolVar(&f.fix, "fix", false, "apply the fixes that are safe")
-	c.Flags().StringVar(&f.explain, "explain", "", "say what a code means; all lists them")
+	c.Flags().StringVar(&f.explain, "explain", "", "explain a code; all lists the codes")
 	OutputFlag(c, &f.output)
 	complete(c, "explain", append(codes.Names(), "all")...)
 	c.RunE = func(c *cobra.Command, paths []string) error {
@@ -90,7 +90,7 @@ called wrongly.` + report.Form,
 	return c
 }
 
-// complete offers the values of a flag to the shell.
+// complete offers the values of a flag for completion in a shell.
 func complete(c *cobra.Command, flag string, values ...string) {
 	_ = c.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)) // the flag exists
 }
@@ -107,7 +107,7 @@ func OutputFlag(c *cobra.Command, output *string) {
 	}
 }
 
-// explain writes what a code means.
+// explain prints what a code means.
 func (e Env) explain(name string) error {
 	if name == "all" {
 		for _, c := range codes.Table {
@@ -127,7 +127,7 @@ func (e Env) explain(name string) error {
 func (e Env) run(ctx context.Context, f flags, paths []string) error {
 	for _, path := range paths {
 		if _, err := os.Stat(path); err != nil {
-			return usage.Error(fmt.Sprintf("%s: %s", path, reason(err)))
+			return usage.Error(fmt.Sprintf("%s: %s", path, files.Cause(err)))
 		}
 	}
 	if f.fix && f.config == "-" {
@@ -153,10 +153,10 @@ func (e Env) run(ctx context.Context, f flags, paths []string) error {
 	return nil
 }
 
-// mostRounds bounds how often fixes are applied that others were in the way of.
+// mostRounds bounds how often fixes are applied and the files checked again: fixes that overlap take a round each.
 const mostRounds = 10
 
-// fix applies what is safe; more says that there may be more.
+// fix applies the safe fixes; more reports whether another round may find more.
 func (e Env) fix(f flags, problems diag.Problems) (more bool, err error) {
 	fixed, err := fixer.Apply(problems)
 	for _, p := range fixed {
@@ -175,7 +175,7 @@ func (e Env) fix(f flags, problems diag.Problems) (more bool, err error) {
 	return len(fixed) > 0, nil
 }
 
-// problems are those of the files that are asked about; bad says that the program ends with 1.
+// problems returns the problems of the files and folders in paths; bad reports whether the exit code is 1.
 func (e Env) problems(ctx context.Context, f flags, paths []string) (problems diag.Problems, bad bool, err error) {
 	data, err := e.Read(f.config)
 	if err != nil {
@@ -197,13 +197,13 @@ func (e Env) problems(ctx context.Context, f flags, paths []string) (problems di
 		if f.live {
 			found, failed, err = e.checkLive(ctx, cfg, known)
 		} else {
-			_, found = validation.CheckWith(cfg, catalog.Known{Lock: known})
+			_, found = validation.CheckWith(cfg, scripted.Known{Lock: known})
 		}
 		if err != nil {
 			return nil, false, err
 		}
 		problems = append(problems, found...)
-		e.tellStrangers(cfg, paths)
+		e.reportUnlisted(cfg, paths)
 	}
 	problems = below(problems.Sorted(), paths)
 	errs, warnings := problems.Split()
@@ -211,8 +211,8 @@ func (e Env) problems(ctx context.Context, f flags, paths []string) (problems di
 	return problems, failed || len(errs) > 0 || strict && len(warnings) > 0, nil
 }
 
-// tellStrangers says which scripts among the paths are none of the configuration: nothing was checked there.
-func (e Env) tellStrangers(cfg *config.Config, paths []string) {
+// reportUnlisted reports the scripts among the paths that the configuration does not name: they were not checked.
+func (e Env) reportUnlisted(cfg *config.Config, paths []string) {
 	if cfg.Partial() {
 		return
 	}
@@ -226,12 +226,12 @@ func (e Env) tellStrangers(cfg *config.Config, paths []string) {
 			return err == nil && filepath.IsLocal(rel)
 		}
 		if !slices.ContainsFunc(slices.Concat(own.Files, own.Folders), within) {
-			e.Say("%s is not checked: it is no script of the configuration, nor in a folder of its scripts and libraries", diag.File(path))
+			e.Say("%s is not checked: it is not a script of the configuration, nor in a folder of its scripts and libraries", diag.File(path))
 		}
 	}
 }
 
-// absolute is where a file is, whichever way leads there.
+// absolute returns the absolute path of a file with its symbolic links resolved.
 func absolute(path string) string {
 	if real, err := filepath.EvalSymlinks(path); err == nil {
 		path = real
@@ -242,15 +242,7 @@ func absolute(path string) string {
 	return path
 }
 
-// reason is an error without the name of the file, which stands elsewhere.
-func reason(err error) error {
-	if path, ok := errors.AsType[*fs.PathError](err); ok {
-		return path.Err
-	}
-	return err
-}
-
-// knownTools reads the lock. Without one it says how to get one.
+// knownTools reads the lock. Without one it reports how to make one.
 func (e Env) knownTools(cfg *config.Config, f flags) (*lock.File, error) {
 	path := cmp.Or(f.lock, cfg.Pins.Path)
 	known, err := lock.Read(path)
@@ -268,8 +260,8 @@ func (e Env) knownTools(cfg *config.Config, f flags) (*lock.File, error) {
 	return nil, usage.Error(err.Error())
 }
 
-// checkLive checks against what the backends offer now, and tells how that differs from the lock.
-// failed says that a backend did not answer.
+// checkLive checks against what the backends offer now, and reports how that differs from the lock.
+// failed reports whether a backend did not answer.
 func (e Env) checkLive(ctx context.Context, cfg *config.Config, known *lock.File) (problems diag.Problems, failed bool, err error) {
 	live, err := e.Gather(ctx, cfg)
 	if live == nil {
@@ -279,7 +271,7 @@ func (e Env) checkLive(ctx context.Context, cfg *config.Config, known *lock.File
 		e.Report(err)
 		failed = true
 	}
-	_, problems = validation.CheckWith(cfg, catalog.Known{Lock: live})
+	_, problems = validation.CheckWith(cfg, scripted.Known{Lock: live})
 	if known == nil {
 		return problems, failed, nil
 	}
@@ -287,7 +279,7 @@ func (e Env) checkLive(ctx context.Context, cfg *config.Config, known *lock.File
 	return append(problems, drift.Problems(cfg, both, live)...), failed, nil
 }
 
-// below are the problems in files and folders; all where none is named.
+// below returns the problems in the files and folders of paths, or all when paths is empty.
 func below(problems diag.Problems, paths []string) diag.Problems {
 	if len(paths) == 0 {
 		return problems

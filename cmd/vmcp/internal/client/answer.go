@@ -19,12 +19,12 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/visible"
 )
 
-// Answers are what a user says to a call's questions before it is asked, by the name of the
+// Answers are what a user gives on the command line for the questions of a call, by the name of the
 // field.
 type Answers map[string]answer
 
-// ParseAnswers reads answers from the forms that they have on a command line: name=value
-// pairs and a JSON object. It returns nil when there are none.
+// ParseAnswers reads answers in the two forms of the command line: name=value pairs, and a JSON
+// object. It returns nil when there are none.
 func ParseAnswers(pairs []string, object string) (Answers, error) {
 	if object == "" && len(pairs) == 0 {
 		return nil, nil
@@ -50,31 +50,31 @@ func ParseAnswers(pairs []string, object string) (Answers, error) {
 	return given, nil
 }
 
-// answer is what a user says to one field: text as typed, or a JSON value.
+// answer is the value for one field: text as typed, or a JSON value.
 type answer struct {
 	text string
 	raw  json.RawMessage // instead of text
 }
 
-// An Asker answers what a running call asks: from the given answers, then from the person
-// at the terminal; nobody there means no.
+// An Asker answers the elicitation requests of a running call: from the given answers, then from the
+// person at the terminal. Without a terminal, what has no answer is declined.
 type Asker struct {
 	Context  context.Context // of the command
 	Given    Answers         // nil: none
-	Agrees   bool            // to what has nothing that must be filled in
+	Agrees   bool            // accepts a request that has no required field
 	Terminal *bufio.Reader   // nil: nobody to ask
 	Screen   io.Writer       // for prompts
-	// Tell shows a message to whom the question is for.
+	// Tell shows a message to the person who answers.
 	Tell func(message string)
 
 	recorder *recorder       // of the endpoint; nil without one
-	asked    json.RawMessage // the form of a question that comes from no endpoint; guarded by mu
+	asked    json.RawMessage // the schema of a request that was not received from the endpoint; guarded by mu
 
 	mu   sync.Mutex      // one question at a time
-	used map[string]bool // answers that were asked for; guarded by mu
+	used map[string]bool // given answers that some request had a field for; guarded by mu
 }
 
-// clientOptions are those of a client that can be asked.
+// clientOptions declare that the client supports elicitation, by form and by URL.
 func (k *Asker) clientOptions() *mcp.ClientOptions {
 	return &mcp.ClientOptions{
 		Capabilities: &mcp.ClientCapabilities{Elicitation: &mcp.ElicitationCapabilities{
@@ -84,15 +84,15 @@ func (k *Asker) clientOptions() *mcp.ClientOptions {
 	}
 }
 
-// elicit answers one question.
+// elicit answers one request of the endpoint.
 func (k *Asker) elicit(ctx context.Context, r *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.ask(ctx, r.Params)
 }
 
-// Ask answers a question that comes from no endpoint: the params of elicitation/create, to its
-// result.
+// Ask answers a question that was not received from the endpoint. params are those of elicitation/create;
+// it returns the result of that method.
 func (k *Asker) Ask(ctx context.Context, params json.RawMessage) (json.RawMessage, error) {
 	var p mcp.ElicitParams
 	if err := json.Unmarshal(params, &p); err != nil {
@@ -110,7 +110,7 @@ func (k *Asker) Ask(ctx context.Context, params json.RawMessage) (json.RawMessag
 }
 
 func (k *Asker) ask(ctx context.Context, p *mcp.ElicitParams) (*mcp.ElicitResult, error) {
-	k.tell("asks: %s", p.Message)
+	k.print("asks: %s", p.Message)
 	content, err := k.fill(ctx, p)
 	switch {
 	case err == nil:
@@ -118,21 +118,21 @@ func (k *Asker) ask(ctx context.Context, p *mcp.ElicitParams) (*mcp.ElicitResult
 	case errors.Is(err, errCancels):
 		return &mcp.ElicitResult{Action: "cancel"}, nil
 	case errors.Is(err, io.EOF):
-		k.tell("declined")
+		k.print("declined")
 		return &mcp.ElicitResult{Action: "decline"}, nil
 	case ctx.Err() != nil || k.Context.Err() != nil:
 		return nil, err
 	}
-	k.tell("declined: %s", err)
+	k.print("declined: %s", err)
 	return &mcp.ElicitResult{Action: "decline"}, nil
 }
 
 var errCancels = errors.New("cancelled")
 
-// fill answers the fields of a question; an error that is not io.EOF says why it cannot.
+// fill answers the fields of a request. The error is io.EOF when the person declines; any other says why a field has no answer.
 func (k *Asker) fill(ctx context.Context, p *mcp.ElicitParams) (map[string]any, error) {
 	if p.URL != "" {
-		k.tell("open %s", p.URL)
+		k.print("open %s", p.URL)
 		return nil, k.confirm(ctx)
 	}
 	fields, err := fieldsOf(k.schema(p))
@@ -156,18 +156,18 @@ func (k *Asker) fill(ctx context.Context, p *mcp.ElicitParams) (map[string]any, 
 		}
 	}
 	if k.Terminal == nil && !slices.ContainsFunc(fields, k.given) {
-		return content, k.confirm(ctx) // that all fields may be left out is nobody's yes
+		return content, k.confirm(ctx) // that no field is required does not mean that anybody agreed
 	}
 	return content, nil
 }
 
-// given reports whether there is an answer to a field.
+// given reports whether the command line has an answer for a field.
 func (k *Asker) given(f *field) bool {
 	_, ok := k.Given[f.name]
 	return ok
 }
 
-// schema is the form of a question as it was sent: the SDK's value has lost the order.
+// schema is the form of a request as it was sent: the SDK's value has lost the order of the fields.
 func (k *Asker) schema(p *mcp.ElicitParams) json.RawMessage {
 	if k.asked != nil {
 		return k.asked
@@ -184,13 +184,13 @@ func (k *Asker) schema(p *mcp.ElicitParams) json.RawMessage {
 	return raw
 }
 
-// confirm asks for a yes where there is nothing to fill in.
+// confirm asks for a yes to a request without fields.
 func (k *Asker) confirm(ctx context.Context) error {
 	if k.Agrees {
 		return nil
 	}
 	if k.Terminal == nil {
-		return errors.New("nobody is at the terminal; give an empty --answers '{}' to accept")
+		return errors.New("standard input is not a terminal; give an empty --answers '{}' to accept")
 	}
 	for {
 		line, err := k.prompt(ctx, "yes, no or cancel: ")
@@ -208,7 +208,7 @@ func (k *Asker) confirm(ctx context.Context) error {
 	}
 }
 
-// field answers one field; nil leaves it out.
+// field returns the value of one field; nil leaves it out.
 func (k *Asker) field(ctx context.Context, f *field) (json.RawMessage, error) {
 	given, ok := k.Given[f.name]
 	if ok {
@@ -223,7 +223,7 @@ func (k *Asker) field(ctx context.Context, f *field) (json.RawMessage, error) {
 		if k.Terminal == nil {
 			return nil, fmt.Errorf("%s: %w", f.name, err)
 		}
-		k.tell("%s: %s", f.name, err)
+		k.print("%s: %s", f.name, err)
 	}
 	switch {
 	case k.Terminal != nil && (k.Given == nil || ok || f.required):
@@ -231,7 +231,7 @@ func (k *Asker) field(ctx context.Context, f *field) (json.RawMessage, error) {
 	case f.fallback != nil || !f.required:
 		return f.fallback, nil
 	}
-	return nil, fmt.Errorf("nobody is at the terminal to answer %s; give --answer %s=VALUE", f.name, f.name)
+	return nil, fmt.Errorf("standard input is not a terminal, so %s cannot be asked; give --answer %s=VALUE", f.name, f.name)
 }
 
 // askField asks the person at the terminal until the answer fits.
@@ -248,20 +248,20 @@ func (k *Asker) askField(ctx context.Context, f *field) (json.RawMessage, error)
 		if err == nil {
 			return value, nil
 		}
-		k.tell("%s: %s", f.name, err)
+		k.print("%s: %s", f.name, err)
 	}
 }
 
-// tell writes a message to whom the question is for.
-func (k *Asker) tell(format string, args ...any) {
+// print shows a message to the person who answers.
+func (k *Asker) print(format string, args ...any) {
 	k.Tell(fmt.Sprintf(format, args...))
 }
 
-// prompt shows text and reads a line; io.EOF when the user ends the input instead.
+// prompt shows text and reads a line; io.EOF when the input has ended.
 func (k *Asker) prompt(ctx context.Context, text string) (string, error) {
 	fmt.Fprint(k.Screen, "  "+visible.Line(text))
 	read := make(chan typed, 1)
-	go k.readLine(read) // ends with its line, or with the process: a terminal's read cannot be broken off
+	go k.readLine(read) // ends after a line, or with the process: a read of a terminal cannot be interrupted
 	select {
 	case t := <-read:
 		if t.err != nil {
@@ -285,7 +285,7 @@ func (k *Asker) readLine(read chan<- typed) {
 	read <- typed{line, err}
 }
 
-// Unused are the names of answers that nothing asked for, in order: they may be misspelled.
+// Unused returns the names of given answers that no request had a field for, sorted: they may be misspelled.
 func (k *Asker) Unused() (names []string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -297,14 +297,14 @@ func (k *Asker) Unused() (names []string) {
 	return names
 }
 
-// plain is a value as the SDK takes it.
+// plain is a value in the types that the SDK expects.
 func plain(raw json.RawMessage) (v any, err error) {
 	if err := json.Unmarshal(raw, &v); err != nil {
 		return nil, err
 	}
 	var n int64
 	if json.Unmarshal(raw, &n) == nil {
-		return n, nil // without the detour through a float
+		return n, nil // not by way of a float, which would round it
 	}
 	return v, nil
 }

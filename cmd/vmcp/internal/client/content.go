@@ -12,7 +12,7 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
 
-// ContentText is what a person reads of a piece of a result.
+// ContentText is a piece of a result as text for a person.
 func ContentText(c mcp.Content) string {
 	switch c := c.(type) {
 	case *mcp.TextContent:
@@ -33,8 +33,8 @@ func ContentText(c mcp.Content) string {
 	}
 }
 
-// NotificationText is what a person reads of a notification of progress or of the log; ""
-// for any other.
+// NotificationText is a notification of progress or of the log as text for a person; "" for any
+// other.
 func NotificationText(method string, params json.RawMessage) string {
 	switch method {
 	case wire.Progress:
@@ -59,7 +59,7 @@ func progressText(p *mcp.ProgressNotificationParams) string {
 	return strings.TrimSpace(text + " " + p.Message)
 }
 
-// messageText is a log message on a line: its text, and its other fields behind.
+// messageText is a log message as one line: its text, followed by its other fields.
 func messageText(p *mcp.LoggingMessageParams) string {
 	text := fmt.Sprint(p.Data)
 	if fields, ok := p.Data.(map[string]any); ok {

@@ -1,5 +1,5 @@
-// Package client asks an MCP endpoint for a person at a shell: it lists and calls tools,
-// answers what a call asks, and shows results, notifications and traces as text.
+// Package client is an MCP client for a person at a shell: it lists and calls tools,
+// answers elicitation requests, and shows results, notifications and traces as text.
 //
 //	e, err := client.Dial(ctx, client.Options{URL: "http://127.0.0.1:4483/mcp"})
 //	...
@@ -26,19 +26,19 @@ import (
 	"github.com/vmcp-dev/vmcp/proxy/trace"
 )
 
-// ErrUnauthorized is an endpoint's refusal of who asks.
+// ErrUnauthorized is the status 401 of an endpoint.
 var ErrUnauthorized = errors.New("authentication required")
 
-// Options say where an endpoint is and who asks.
+// Options say where an endpoint is, and with which credentials it is used.
 type Options struct {
 	URL     string
 	Version string // of this program
 	Token   string // the bearer token; "" for none
 	// Transport sends the requests. Default http.DefaultTransport.
 	Transport http.RoundTripper
-	// Status says where the tools come from. Default: what the endpoint answers at /readyz.
+	// Status returns the origins of the tools. Default: what the endpoint answers at /readyz.
 	Status func(context.Context) (status.Details, error)
-	// Asker answers what calls ask. A client without one cannot be asked.
+	// Asker answers elicitation requests. Without one the client does not declare that it supports them.
 	Asker *Asker
 	// Notify is called for every notification before the result that follows it is read. It may be nil.
 	Notify func(method string, params json.RawMessage)
@@ -51,7 +51,7 @@ type Endpoint struct {
 	status   func(context.Context) (status.Details, error)
 }
 
-// Dial begins a session.
+// Dial opens a session.
 func Dial(ctx context.Context, o Options) (*Endpoint, error) {
 	u, err := url.Parse(o.URL)
 	if err != nil {
@@ -81,12 +81,12 @@ func Dial(ctx context.Context, o Options) (*Endpoint, error) {
 }
 
 // Close ends the session.
-func (e *Endpoint) Close() { _ = e.session.Close() } // the results are in
+func (e *Endpoint) Close() { _ = e.session.Close() } // all results were received before
 
-// Status is where the tools come from; an error from a server that is no vmcp.
+// Status returns the origins of the tools; an error from a server other than vmcp.
 func (e *Endpoint) Status(ctx context.Context) (status.Details, error) { return e.status(ctx) }
 
-// Tools returns all tools that clients see.
+// Tools returns all tools of the endpoint, on all pages of its list.
 func (e *Endpoint) Tools(ctx context.Context) ([]*mcp.Tool, error) {
 	var tools []*mcp.Tool
 	for tool, err := range e.session.Tools(ctx, nil) {
@@ -98,8 +98,8 @@ func (e *Endpoint) Tools(ctx context.Context) ([]*mcp.Tool, error) {
 	return tools, nil
 }
 
-// Nearest is the name of the tool that may be meant by one that does not exist; "" if there
-// is none.
+// Nearest returns the tool whose name is most like one that does not exist; "" if none is
+// like it.
 func (e *Endpoint) Nearest(ctx context.Context, name string) string {
 	tools, err := e.Tools(ctx)
 	if err != nil {
@@ -123,7 +123,7 @@ type Call struct {
 	Trace     bool // ask for a trace of a scripted tool
 }
 
-// Result is what came of a call.
+// Result is the result of a call.
 type Result struct {
 	*mcp.CallToolResult
 	Raw json.RawMessage // as it was sent
@@ -153,8 +153,8 @@ type bearer struct {
 	token string
 }
 
-// RoundTrip turns a refusal of who asks into ErrUnauthorized, and one of a request that was
-// read into the answer of that request.
+// RoundTrip turns status 401 into ErrUnauthorized, and lets the SDK see a JSON-RPC error in other
+// refusals.
 func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 	if b.token != "" {
 		r = r.Clone(r.Context())
@@ -176,11 +176,11 @@ func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// refusalSize is the most bytes that are read of a refusal.
+// refusalSize bounds what is read of the body of a refusal, in bytes.
 const refusalSize = 64 << 10
 
-// notServed turns the refusal of a path into an error that says what the endpoint says of it. Another one is
-// for who knows the session.
+// notServed turns a 404 to a request without a session into an error with the endpoint's message: no server
+// is at the path. A 404 to a request with a session says that the session has ended; the SDK handles that.
 func notServed(r *http.Request, resp *http.Response) (*http.Response, error) {
 	defer resp.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, refusalSize))
@@ -194,8 +194,8 @@ func notServed(r *http.Request, resp *http.Response) (*http.Response, error) {
 	return resp, nil
 }
 
-// answered lets the SDK see the JSON-RPC error in a refusal: of such a status it would only
-// tell that the request was rejected. What holds no such error stays as it is.
+// answered gives a refusal with a JSON-RPC error in it the status 200, so that the SDK reads the error: for
+// other statuses it reports only that the request was rejected. A body without such an error is left as it is.
 func answered(resp *http.Response) (*http.Response, error) {
 	defer resp.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, refusalSize))
@@ -209,8 +209,8 @@ func answered(resp *http.Response) (*http.Response, error) {
 	return resp, nil
 }
 
-// fetchStatus asks a running vmcp where its tools come from. Another server has
-// no such page; then there is no origin to show.
+// fetchStatus asks vmcp at /readyz for the origins of its tools. Another server has
+// no such page, and the error says so.
 func (e *Endpoint) fetchStatus(ctx context.Context, mcpURL *url.URL) (status.Details, error) {
 	page := *mcpURL
 	page.Path, page.RawQuery = "/readyz", "tools"

@@ -11,21 +11,21 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/schema"
 )
 
-// field is one property of a form that a call asks to fill in.
+// field is one property of the form of an elicitation request.
 type field struct {
 	name     string
 	kind     string // its JSON type
-	about    string // for people
+	about    string // its description
 	choices  []choice
 	required bool
 	fallback json.RawMessage // the default; nil: none
 	check    *schema.Schema
 }
 
-// choice is one of the values that a field may have, and its name for people.
+// choice is one of the values that a field may have, and its title.
 type choice struct{ value, title string }
 
-// fieldsOf reads the properties of a form, in their order.
+// fieldsOf reads the properties of a form, in the order of the text.
 func fieldsOf(form json.RawMessage) (fields []*field, err error) {
 	required := map[string]bool{}
 	jsonscan.Elements(jsonscan.Get(form, "required"), func(name []byte) bool {
@@ -46,7 +46,7 @@ func fieldsOf(form json.RawMessage) (fields []*field, err error) {
 	return fields, err
 }
 
-// choicesOf reads the values of a field that is a choice, single or multiple.
+// choicesOf reads the values of a field with a fixed set of them, of which one or several can be chosen.
 func choicesOf(raw json.RawMessage) (all []choice) {
 	if items := jsonscan.Get(raw, "items"); items != nil {
 		return choicesOf(items)
@@ -75,7 +75,7 @@ func choicesOf(raw json.RawMessage) (all []choice) {
 	return all
 }
 
-// shown is a value for people: a text without its quotes.
+// shown is a value as text for a person: a string without its quotes.
 func shown(value []byte) string {
 	if len(value) > 0 && value[0] == '"' {
 		return jsonscan.Text(value)
@@ -83,7 +83,7 @@ func shown(value []byte) string {
 	return string(value)
 }
 
-// prompt asks for the field: name, what it is about, its choices and its default.
+// prompt is the text that asks for the field: name, description, choices and default.
 func (f *field) prompt() string {
 	text := f.name
 	if f.about != "" {
@@ -108,7 +108,7 @@ func (f *field) prompt() string {
 	return text + ": "
 }
 
-// read makes a value of an answer and holds it to the field's schema.
+// read turns an answer into a value and checks it by the field's schema.
 func (f *field) read(a answer) (json.RawMessage, error) {
 	value := a.raw
 	if value == nil {
@@ -134,7 +134,7 @@ func (f *field) values() string {
 	return strings.Join(values, ", ")
 }
 
-// parse makes a value of the field's type of typed text.
+// parse turns typed text into a value of the field's type.
 func (f *field) parse(text string) (json.RawMessage, error) {
 	switch f.kind {
 	case "integer", "number":
@@ -157,7 +157,7 @@ func (f *field) parse(text string) (json.RawMessage, error) {
 	return jsonscan.Quote(f.choose(text)), nil
 }
 
-// list reads the values of a multiple choice: a JSON array, or texts with commas between.
+// list reads the values of a multiple choice: a JSON array, or texts separated by commas.
 func (f *field) list(text string) json.RawMessage {
 	if json.Valid([]byte(text)) && strings.HasPrefix(text, "[") {
 		return json.RawMessage(text)
@@ -170,12 +170,12 @@ func (f *field) list(text string) json.RawMessage {
 	}
 	raw, err := json.Marshal(values)
 	if err != nil {
-		panic(err) // texts
+		panic(err) // strings can always be encoded
 	}
 	return raw
 }
 
-// choose takes a choice's title for its value.
+// choose returns the value of the choice with this title, or else the text itself.
 func (f *field) choose(text string) string {
 	for _, c := range f.choices {
 		if c.title != "" && strings.EqualFold(c.title, text) {

@@ -2,5 +2,5 @@ package client
 
 import "github.com/vmcp-dev/vmcp/cmd/vmcp/internal/jsonform"
 
-// ResultForm is the end of the help of what prints a result as it was sent.
+// ResultForm is the end of the help of commands that print a result as it was sent.
 var ResultForm = jsonform.Help(jsonform.Form{Text: `{"content":[any],"structuredContent"?:any,"isError"?:boolean,"resultType"?,"_meta"?:any}`})

@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// InsideURL is what the endpoint inside this process is called.
+// InsideURL is the URL under which the SDK addresses an Inside server.
 const InsideURL = "http://localhost/mcp"
 
-// Inside is an HTTP server on pipes: a proxy of this process without a port.
+// Inside is an HTTP server over pipes in this process: a proxy that opens no port.
 type Inside struct {
 	server *http.Server
 	conns  chan net.Conn
@@ -58,10 +58,10 @@ func (i *Inside) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	}
 }
 
-// pipes are what the server listens to.
+// pipes is the net.Listener of the server.
 type pipes struct{ *Inside }
 
-// Accept returns the next connection that dial made.
+// Accept returns the next connection that the Transport has opened.
 func (i pipes) Accept() (net.Conn, error) {
 	select {
 	case c := <-i.conns:
@@ -77,5 +77,5 @@ func (i pipes) Close() error {
 	return nil
 }
 
-// Addr is a loopback address, which is what the pipe is.
+// Addr is a loopback address: clients are in this process.
 func (i pipes) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)} }

@@ -12,12 +12,12 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
 
-// recorder keeps the bodies of the answers that pass, so that a result can be shown
+// recorder keeps the bodies of responses, so that a result can be shown
 // as it was sent: the SDK's types would drop fields and round large numbers.
 type recorder struct {
 	base http.RoundTripper
 	// notify is called for every notification before the result that follows it is read;
-	// the SDK's handlers may come after the call has returned. It may be nil.
+	// the SDK may call its handlers after the call has returned. It may be nil.
 	notify func(method string, params json.RawMessage)
 
 	mu     sync.Mutex
@@ -35,7 +35,7 @@ type recording struct {
 	notified int          // how much of data notify was called for; guarded by mu
 }
 
-// Read passes on and keeps.
+// Read implements io.Reader: it keeps a copy of what it reads.
 func (r *recording) Read(p []byte) (int, error) {
 	n, err := r.ReadCloser.Read(p)
 	r.mu.Lock()
@@ -47,7 +47,7 @@ func (r *recording) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// notifyNew passes on the notifications among the events that are complete by now.
+// notifyNew reports the notifications among the events that have become complete.
 func (r *recording) notifyNew() {
 	fresh := r.data.Bytes()[r.notified:]
 	end := bytes.LastIndex(fresh, []byte("\n\n")) + len("\n\n")
@@ -62,7 +62,7 @@ func (r *recording) notifyNew() {
 	}
 }
 
-// RoundTrip keeps the answers to POST.
+// RoundTrip keeps the bodies of responses to POST.
 func (r *recorder) RoundTrip(req *http.Request) (*http.Response, error) {
 	resp, err := r.base.RoundTrip(req)
 	if err != nil || req.Method != http.MethodPost {
@@ -76,15 +76,15 @@ func (r *recorder) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// forget drops what was kept.
+// forget drops the bodies.
 func (r *recorder) forget() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.bodies = nil
 }
 
-// form returns the schema of the last question with this message, as it was sent: in a
-// request of its own, or among the questions of a result. nil if there was none.
+// form returns the schema of the last elicitation request with this message, as it was sent: as a
+// request, or in the inputRequests of a result. nil if there was none.
 func (r *recorder) form(message string) json.RawMessage {
 	var form json.RawMessage
 	look := func(params json.RawMessage) {
@@ -104,7 +104,7 @@ func (r *recorder) form(message string) json.RawMessage {
 	return form
 }
 
-// result returns the last result of a tool that passed, byte for byte; nil if none did.
+// result returns the last result of a tool among the responses, byte for byte; nil if there is none.
 func (r *recorder) result() json.RawMessage {
 	var last json.RawMessage
 	r.each(func(frame []byte) {
@@ -115,13 +115,13 @@ func (r *recorder) result() json.RawMessage {
 	return last
 }
 
-// each visits the frames that have passed so far.
+// each visits the JSON-RPC messages that have been read so far.
 func (r *recorder) each(visit func(frame []byte)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, kept := range r.bodies {
 		for _, frame := range kept.frames() {
-			if jsonscan.Valid(frame) { // a body may still be on its way
+			if jsonscan.Valid(frame) { // a body may be incomplete
 				visit(frame)
 			}
 		}
@@ -138,7 +138,7 @@ func (r *recording) frames() [][]byte {
 	return events(data)
 }
 
-// events are the frames in a stream as far as it goes.
+// events returns the messages in a stream of server-sent events, which may be incomplete.
 func events(stream []byte) (frames [][]byte) {
 	r := wire.NewEventReader(bytes.NewReader(stream), len(stream)+1)
 	for e, err := r.Next(); err == nil; e, err = r.Next() {

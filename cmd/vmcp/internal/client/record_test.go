@@ -8,14 +8,14 @@ import (
 	"testing"
 )
 
-// answering is a server of one answer.
+// answering is a server that always sends the same response.
 type answering struct{ contentType, body string }
 
 func (a answering) RoundTrip(*http.Request) (*http.Response, error) {
 	return &http.Response{Header: http.Header{"Content-Type": {a.contentType}}, Body: io.NopCloser(strings.NewReader(a.body))}, nil
 }
 
-// recorded sends one request through a recorder and reads the answer.
+// recorded sends one request through a recorder and reads the response.
 func recorded(t *testing.T, a answering, notify func(string, json.RawMessage)) *recorder {
 	t.Helper()
 	r := &recorder{base: a, notify: notify}
@@ -34,7 +34,7 @@ func recorded(t *testing.T, a answering, notify func(string, json.RawMessage)) *
 	return r
 }
 
-// A form is shown in the order that it was sent in, whichever revision sent it.
+// The form of a question is shown in the order of its text, in every revision of the protocol.
 func TestFormAsItWasSent(t *testing.T) {
 	const form = `{"type":"object","properties":{"z":{"type":"string"},"a":{"type":"string"}}}`
 	const params = `{"message":"Sure?","requestedSchema":` + form + `}`

@@ -13,17 +13,17 @@ import (
 	"github.com/vmcp-dev/vmcp/proxy/trace"
 )
 
-// Trace is what a scripted tool did, as the server sends it.
+// Trace is the steps that a scripted tool made, as the server sends them.
 type Trace trace.Trace
 
-// node is a step with what is inside of it.
+// node is a step with the steps inside it.
 type node struct {
 	at       string        // the last part of its key
-	effect   *trace.Effect // nil for what only holds others: a parallel, a branch
+	effect   *trace.Effect // nil for what only groups others: a parallel, a branch
 	children []*node
 }
 
-// TraceOf is the trace in a result; nil if it has none.
+// TraceOf returns the trace in a result; nil if it has none.
 func TraceOf(result json.RawMessage) *Trace {
 	raw := jsonscan.GetPath(result, "_meta", trace.Key)
 	var t Trace
@@ -33,7 +33,7 @@ func TraceOf(result json.RawMessage) *Trace {
 	return &t
 }
 
-// Lines are the trace as a tree.
+// Lines returns the trace as a tree, a line for each step.
 func (t *Trace) Lines() []string {
 	summary := t.Tool + "  " + duration(t.DurationMs)
 	if t.Steps > 0 {
@@ -58,7 +58,7 @@ func appendNodes(lines []string, nodes []*node, indent string) []string {
 	return lines
 }
 
-// tree puts the steps into each other by their keys.
+// tree nests the steps by their keys.
 func (t *Trace) tree() *node {
 	root := &node{}
 	for i := range t.Effects {
@@ -90,7 +90,7 @@ func (n *node) sort() {
 	}
 }
 
-// number is the position among its siblings; branches count like steps.
+// number is the position of a step among its siblings; branches have numbers like steps.
 func (n *node) number() int {
 	number, err := strconv.Atoi(strings.TrimPrefix(n.at, "b"))
 	if err != nil {
@@ -99,10 +99,10 @@ func (n *node) number() int {
 	return number
 }
 
-// instant are the kinds of steps that take no time to speak of.
+// instant are the kinds of steps whose duration is not shown.
 var instant = []string{"log", "progress", "now", "caller", "workflow"}
 
-// label is the line of a step.
+// label is the line that describes a step.
 func (n *node) label() string {
 	if n.effect == nil {
 		name := "parallel"
@@ -129,7 +129,7 @@ func (n *node) label() string {
 	return text
 }
 
-// span is from the first beginning to the last end inside.
+// span returns the earliest beginning and the latest end of the steps inside.
 func (n *node) span() (first, last float64) {
 	for i, c := range n.children {
 		from, to := c.span()
@@ -144,7 +144,7 @@ func (n *node) span() (first, last float64) {
 	return first, last
 }
 
-// duration writes milliseconds with the precision that a reader needs.
+// duration prints milliseconds, with fewer decimals the longer they are.
 func duration(ms float64) string {
 	d := time.Duration(ms * float64(time.Millisecond))
 	switch {
@@ -166,7 +166,7 @@ func size(n int64) string {
 	return fmt.Sprintf("%.1f MB", float64(n)/(1<<20))
 }
 
-// Count is a number of things in words.
+// Count is a number with its noun, in the plural unless it is one.
 func Count(n int, what string) string {
 	if n == 1 {
 		return "1 " + what

@@ -1,5 +1,5 @@
-// Package connect is the command vmcp connect: it writes the endpoint into the configurations of MCP
-// clients, and takes it out of them again, to the byte.
+// Package connect is the command vmcp connect: it adds the endpoint to the configuration files of MCP
+// clients, and with --undo restores these byte for byte.
 package connect
 
 import (
@@ -33,65 +33,66 @@ type Env struct {
 	Tell   func(format string, args ...any)
 	JSON   func(v any) error
 	Output func(*cobra.Command) *string
-	// Found is the error of what has been reported already.
+	// Found is returned when problems have been reported already: exit code 1.
 	Found error
-	// Terminal is that a person is there who can be asked.
+	// Terminal is whether standard input is a terminal.
 	Terminal bool
 	// Program is the path of this program, for clients that start their servers.
 	Program string
-	// DefaultFile is the configuration in this folder.
+	// DefaultFile is the configuration in the current folder.
 	DefaultFile string
-	// Endpoint finds the endpoint of --url, else that of a configuration, else the one that runs here.
+	// Endpoint finds the endpoint: that of --url, else that of a configuration, else the user's running one.
 	Endpoint func(url, config string) (Endpoint, error)
 }
 
-// Endpoint is one that clients are connected to.
+// Endpoint is what clients are connected to.
 type Endpoint struct {
 	URL string
-	// TokenFile is a file with the token that it takes; "" where there is none, or it is not known.
+	// TokenFile is a file with the token of the endpoint; "" where there is none, or it is not known.
 	TokenFile string
-	// Guarded is that callers bring a token.
+	// Guarded is whether the endpoint asks callers for a token.
 	Guarded bool
 }
 
-// flags are those of the command.
+// flags are the flags of the command.
 type flags struct {
 	url, name, profile, project, config string
 	replace, force, undo, dryRun, list  bool
 }
 
-// Command is vmcp connect.
+// Command returns the command.
 func Command(e Env) *cobra.Command {
 	var f flags
 	c := &cobra.Command{
 		Use:   "connect CLIENT...",
-		Short: "write the endpoint into the configurations of MCP clients",
-		Long: `Connect writes one entry into the configuration of each client, and keeps every other byte of the
+		Short: "add the endpoint to the configurations of MCP clients",
+		Long: `Connect adds one entry to the configuration of each client, and keeps every other byte of the
 file: comments, order, line ends. The clients are ` + strings.Join(names(), ", ") + `.
 
-The endpoint is --url, or where the vmcp.yaml here listens, or the one that runs. A client that only
-starts programs gets "vmcp serve --stdio --url", or --config where that is given. An endpoint that
-asks for a token gets the one in the variable VMCP_TOKEN of the client's environment, which the entry
-names in the client's own way: no token is written.
+The endpoint is --url, or the address of ./vmcp.yaml, or the running one. For a client that only
+starts programs the entry is "vmcp serve --stdio --url", or with --config if that is given. For an endpoint
+that requires a token the entry refers to the variable VMCP_TOKEN of the client's environment, in the syntax
+of the client: no token is written.
 
---undo gives a file back as it was, byte for byte, or takes the entry out of one that was edited since.
---replace takes the client's other servers out, if the endpoint's configuration has them all; --undo
-brings them back. An entry of the name that connect has not written stays, unless --force is given,
-which also writes for a client that is not found here.` + jsonform.Help(
+--undo restores a file, byte for byte, or removes the entry from a file that was edited since.
+A file that connect created is deleted, and folders that it created for it if they are empty.
+--replace removes the client's other servers, if the endpoint's configuration has them all; --undo
+restores them. An entry with the same name that connect has not written is kept, unless --force is given,
+which also writes the file of a client that is not found on this machine.` + jsonform.Help(
 			jsonform.Form{Value: connected{}}, jsonform.Form{When: "--list", Value: listing{}}),
 		Example:           "  vmcp connect claude cursor\n  vmcp connect --list\n  vmcp connect vscode --project . --profile office\n  vmcp connect cursor --undo",
 		ValidArgsFunction: cobra.FixedCompletions(names(), cobra.ShellCompDirectiveNoFileComp),
 	}
-	c.Flags().StringVar(&f.url, "url", "", "the endpoint (default where ./vmcp.yaml listens, else the one that runs)")
+	c.Flags().StringVar(&f.url, "url", "", "the endpoint (default the address of ./vmcp.yaml, else the running one)")
 	c.Flags().StringVar(&f.name, "name", "vmcp", "the name of the entry")
 	c.Flags().StringVar(&f.profile, "profile", "", "the profile of the endpoint that the client sees, at /mcp/NAME")
 	c.Flags().StringVar(&f.project, "project", "", "write the file of the project in this folder instead of the user's (claude, cursor, vscode)")
 	c.Flags().StringVar(&f.config, "config", "", "the endpoint's configuration, which claude-desktop then serves itself")
-	c.Flags().BoolVar(&f.replace, "replace", false, "take the client's other servers out, which the endpoint has")
-	c.Flags().BoolVar(&f.force, "force", false, "write over an entry of this name, and for a client that is not found")
-	c.Flags().BoolVar(&f.undo, "undo", false, "take back what connect has written")
-	c.Flags().BoolVar(&f.dryRun, "dry-run", false, "write nothing, say what would be")
-	c.Flags().BoolVar(&f.list, "list", false, "list the clients that are found here, and which are connected")
+	c.Flags().BoolVar(&f.replace, "replace", false, "remove the client's other servers, which the endpoint has")
+	c.Flags().BoolVar(&f.force, "force", false, "overwrite an entry with this name, and write the file of a client that is not found")
+	c.Flags().BoolVar(&f.undo, "undo", false, "undo what connect has written")
+	c.Flags().BoolVar(&f.dryRun, "dry-run", false, "write nothing, print what would be written")
+	c.Flags().BoolVar(&f.list, "list", false, "list the known clients, and which are connected")
 	c.MarkFlagsMutuallyExclusive("undo", "list", "replace")
 	c.MarkFlagsMutuallyExclusive("undo", "force")
 	_ = c.MarkFlagFilename("config", "yaml", "yml", "json") // the flag exists
@@ -112,7 +113,7 @@ var validName = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9_-]{0,62}$`)
 func (f *flags) check(args []string) error {
 	switch {
 	case len(args) == 0 && !f.list:
-		return usage.WithHint(usage.Error("want the name of a client"), "vmcp connect --list shows those that are here")
+		return usage.WithHint(usage.Error("want the name of a client"), "vmcp connect --list lists the clients on this machine")
 	case !validName.MatchString(f.name):
 		return usage.Error(fmt.Sprintf("--name %q: want letters, digits, - and _", f.name))
 	case f.profile != "" && !validName.MatchString(f.profile):
@@ -138,7 +139,7 @@ type run struct {
 	state    *state
 }
 
-// outcome is what came of one client.
+// outcome is the result for one client.
 type outcome struct {
 	Client string `json:"client"`
 	File   string `json:"file"`
@@ -148,14 +149,14 @@ type outcome struct {
 	URL      string   `json:"url,omitempty"`
 	Replaced []string `json:"replaced,omitempty"`
 	Reason   string   `json:"reason,omitempty"`
-	// Note is what the client needs beside the entry.
+	// Note is what the user has to do for the client to use the entry, such as to set a variable.
 	Note string `json:"note,omitempty"`
 
 	value []byte
 	err   error
 }
 
-// connected is what came of all of them.
+// connected is the JSON of the command.
 type connected struct {
 	Clients []*outcome `json:"clients"`
 	DryRun  bool       `json:"dryRun,omitempty"`
@@ -163,7 +164,7 @@ type connected struct {
 
 func (r *run) all(ctx context.Context, args []string, asJSON bool) error {
 	if !r.undo {
-		if err := r.find(ctx); err != nil {
+		if err := r.find(ctx, args); err != nil {
 			return err
 		}
 	}
@@ -206,7 +207,7 @@ func unique(args []string) (out []string) {
 	return out
 }
 
-// file is the configuration of a client, absolute.
+// file returns the absolute path of the configuration of a client.
 func (r *run) file(client string) string {
 	file := r.system.File(client)
 	if r.project != "" {
@@ -218,7 +219,7 @@ func (r *run) file(client string) string {
 	return file
 }
 
-// one does for a client what the flags say.
+// one adds or removes the entry of one client. A file that another program changes meanwhile is read again, 10 times at most.
 func (r *run) one(o *outcome) error {
 	if r.replace && !r.dryRun {
 		if err := r.confirm(o); err != nil {
@@ -245,8 +246,8 @@ func (r *run) one(o *outcome) error {
 	return err
 }
 
-// find settles where the endpoint is, and what entries say of it.
-func (r *run) find(ctx context.Context) error {
+// find finds the endpoint that the entries of these clients are to name, and reports if nothing listens there.
+func (r *run) find(ctx context.Context, args []string) error {
 	at, err := r.Endpoint(r.url, r.config)
 	if err != nil {
 		return err
@@ -271,13 +272,13 @@ func (r *run) find(ctx context.Context) error {
 		}
 	}
 	r.endpoint = t
-	if !r.list && !listens(ctx, u) {
-		r.Tell("nothing is listening at %s now: start it with \"vmcp serve\"", u)
+	if !r.list && !t.servedBy(args) && !listens(ctx, u) {
+		r.Tell("nothing is listening at %s: start the endpoint with \"vmcp serve\"", u)
 	}
 	return nil
 }
 
-// dialTime is how long it takes at most to see whether somebody listens.
+// dialTime bounds the attempt to connect to the endpoint.
 const dialTime = 2 * time.Second
 
 func listens(ctx context.Context, u *url.URL) bool {
@@ -291,7 +292,7 @@ func listens(ctx context.Context, u *url.URL) bool {
 	return true
 }
 
-// connect writes the entry of one client; errChanged says that the file was changed meanwhile.
+// connect writes the entry of one client; errChanged when the file was changed after it was read.
 func (r *run) connect(o *outcome) error {
 	f, err := read(o.File)
 	if err != nil {
@@ -316,7 +317,7 @@ func (r *run) connect(o *outcome) error {
 		o.Action = "same"
 		return nil
 	case found != nil && !ours && !r.force && !found.Same(o.value):
-		return usage.WithHint(fmt.Errorf("%s: there is an entry %s that vmcp connect has not written", found.Pos, r.name), "--force writes over it, --name gives another name")
+		return usage.WithHint(fmt.Errorf("%s: the entry %s was not written by vmcp connect", found.Pos, r.name), "overwrite it with --force, or set another name with --name")
 	}
 	o.Action = "added"
 	if found != nil {
@@ -329,19 +330,19 @@ func (r *run) connect(o *outcome) error {
 	return r.write(o, f, known, ours, next)
 }
 
-// edit is the text of the file with the entry, and without those that it replaces.
+// edit returns the text of the file with the entry, and without the entries that it replaces.
 func (r *run) edit(o *outcome, f *file, d dialect) (next []byte, err error) {
 	next = f.data
 	for _, name := range o.Replaced {
-		if next, err = entry.Take(f.name, next, d.shape, name, false); err != nil {
+		if next, err = entry.Remove(f.name, next, d.shape, name, false); err != nil {
 			return nil, err
 		}
 	}
 	return entry.Put(f.name, next, entry.Entry{Shape: d.shape, Name: r.name, Value: o.value})
 }
 
-// write records what is going to be in the file, and then writes it: whatever happens in between,
-// undo finds its way back.
+// write saves a record of the entry and a copy of the original file, and then writes the file, so that undo
+// works wherever the process is killed.
 func (r *run) write(o *outcome, f *file, known *record, ours bool, next []byte) error {
 	d := dialects[o.Client]
 	rec := &record{Client: o.Client, File: f.name, Shape: d.shape, Name: r.name, URL: o.URL, Value: string(o.value),
@@ -349,17 +350,17 @@ func (r *run) write(o *outcome, f *file, known *record, ours bool, next []byte) 
 	original := f.data
 	switch {
 	case known != nil && f.there && sum(f.data) == known.SHA256: // the copy is still that of the original
-		rec.Made, rec.Parent, rec.Backup = known.Made, known.Parent, known.Backup
+		rec.Made, rec.Folders, rec.Parent, rec.Backup = known.Made, known.Folders, known.Parent, known.Backup
 		rec.Replaced = unique(append(slices.Clone(known.Replaced), o.Replaced...))
 	case ours: // the rest was edited since
 		var err error
 		if original, err = r.without(f, known); err != nil {
 			return err
 		}
-		rec.Parent = known.Parent
+		rec.Parent, rec.Folders = known.Parent, known.Folders
 	default:
-		rec.Made = !f.there
-		names, _ := entry.Names(f.name, f.data, d.shape) // it was read before
+		rec.Made, rec.Folders = !f.there, missing(filepath.Dir(f.real))
+		names, _ := entry.Names(f.name, f.data, d.shape) // the file was parsed before without an error
 		rec.Parent = len(names) == 0 && !strings.Contains(string(f.data), d.shape)
 	}
 	if rec.Backup == "" && !rec.Made {
@@ -372,13 +373,16 @@ func (r *run) write(o *outcome, f *file, known *record, ours bool, next []byte) 
 		return err
 	}
 	if err := f.replace(next, r.project == ""); err != nil {
+		if known == nil {
+			removeEmpty(rec.Folders)
+		}
 		return errors.Join(err, r.state.revert(rec, known))
 	}
 	r.state.clean(known, rec)
 	return nil
 }
 
-// isHere refuses a client that there is no sign of.
+// isHere refuses a client of which neither the file nor the folder exists.
 func (r *run) isHere(o *outcome, f *file) error {
 	if f.there || r.force {
 		return nil
@@ -393,11 +397,11 @@ func (r *run) isHere(o *outcome, f *file) error {
 	if r.project != "" {
 		return fmt.Errorf("--project: there is no folder %s", r.project)
 	}
-	return usage.WithHint(fmt.Errorf("%s is not found: neither %s nor %s is there", o.Client, f.name, folder),
+	return usage.WithHint(fmt.Errorf("%s is not found: neither %s nor %s exists", o.Client, f.name, folder),
 		"start the client once; or --force writes the file, --project DIR that of a project (claude, cursor, vscode)")
 }
 
-// report says what came of a client.
+// report prints the outcome for a client.
 func (r *run) report(o *outcome) {
 	if o.err != nil {
 		r.Tell("%s: %v", o.Client, o.err)
@@ -423,7 +427,7 @@ func (r *run) report(o *outcome) {
 	}
 }
 
-// words say what an action is.
+// words are what report prints for an action.
 var words = map[string]string{
 	"added": "added", "updated": "updated", "same": "left: it is there already",
 	"restored": "taken out: the file is as it was", "removed": "taken out of the file, which was edited since",

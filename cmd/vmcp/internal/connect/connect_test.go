@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -19,16 +20,16 @@ import (
 	"github.com/vmcp-dev/vmcp/config/clients"
 )
 
-// errFound stands for what has been reported.
+// errFound is the error for problems that have been reported.
 var errFound = errors.New("found")
 
-// person has a home, and clients in it.
+// person is a user with a home directory and clients in it.
 type person struct {
 	*testing.T
 	home, url string
 	guarded   bool
-	answer    string // to a question on the terminal; "" is no terminal
-	said      string // by the last command, on both streams
+	answer    string // to a question on the terminal; "": there is no terminal
+	said      string // output of the last command, on both streams
 }
 
 func newPerson(t *testing.T) *person {
@@ -45,7 +46,7 @@ func newPerson(t *testing.T) *person {
 	return p
 }
 
-// run runs the command; err is what main would make an exit code of.
+// run runs the command and returns its error.
 func (p *person) run(args ...string) error {
 	var out bytes.Buffer
 	c := connect.Command(connect.Env{
@@ -98,7 +99,7 @@ func (p *person) read(name string) string {
 	return string(data)
 }
 
-// left are the files below the folder of the state.
+// left are the files in the folder of the state.
 func (p *person) left() (files []string) {
 	root := filepath.Join(p.home, ".local", "state", "vmcp")
 	filepath.Walk(root, func(path string, info os.FileInfo, err error) error {
@@ -113,7 +114,7 @@ func (p *person) left() (files []string) {
 	return files
 }
 
-// nine are the clients: their file on Linux, a member of their shape, and what they get.
+// nine are the clients: their file on Linux, the member of their servers, and the values written.
 var nine = []struct{ client, file, shape, value, guarded string }{
 	{"claude", ".claude.json", "mcpServers", `{"type":"http","url":"U"}`, `{"type":"http","url":"U","headers":{"Authorization":"Bearer ${VMCP_TOKEN}"}}`},
 	{"claude-desktop", ".config/Claude/claude_desktop_config.json", "mcpServers", `{"command":"P","args":["serve","--stdio","--url","U"]}`, `{"command":"P","args":["serve","--stdio","--url","U"]}`},
@@ -126,7 +127,7 @@ var nine = []struct{ client, file, shape, value, guarded string }{
 	{"opencode", ".config/opencode/opencode.json", "mcp", `{"type":"remote","url":"U"}`, `{"type":"remote","url":"U","headers":{"Authorization":"Bearer {env:VMCP_TOKEN}"}}`},
 }
 
-// texts are what a client's file may hold: SHAPE stands for the member of its servers.
+// texts are contents of a client's file; SHAPE is replaced by the member of its servers.
 var texts = map[string]string{
 	"empty":            "",
 	"empty object":     "{}",
@@ -146,8 +147,8 @@ var tomlTexts = map[string]string{
 	"no final newline": "[mcp_servers.a]\ncommand = \"x\"",
 }
 
-// TestNineClients: the entry is what each client reads, a second connect writes nothing, an endpoint
-// elsewhere changes the entry, and undo gives every file back to the byte, with its mode.
+// TestNineClients: the entry is what each client reads, a second connect writes nothing, another endpoint
+// changes the entry, and undo restores every file byte for byte, with its mode.
 func TestNineClients(t *testing.T) {
 	for _, c := range nine {
 		t.Run(c.client, func(t *testing.T) {
@@ -170,7 +171,7 @@ func TestNineClients(t *testing.T) {
 				p.guarded = true
 				p.must(c.client, "--url", "http://127.0.0.1:1/mcp", "--profile", "office")
 				p.entry(c.file, c.client, c.shape, p.want(c.guarded, "http://127.0.0.1:1/mcp/office"))
-				if !strings.Contains(p.said, "nothing is listening at http://127.0.0.1:1/mcp/office now") {
+				if !strings.Contains(p.said, "nothing is listening at http://127.0.0.1:1/mcp/office:") {
 					t.Errorf("said %s", p.said)
 				}
 				if left := p.left(); len(left) != 2 {
@@ -195,7 +196,7 @@ func (p *person) want(value, url string) string {
 	return strings.ReplaceAll(strings.ReplaceAll(value, `"P"`, `"/opt/vmcp"`), `"U"`, `"`+url+`"`)
 }
 
-// entry reads the file as its client does, and compares the entry.
+// entry parses the file as its client does, and compares the entry.
 func (p *person) entry(name, client, shape, want string) {
 	p.Helper()
 	text := p.read(name)
@@ -215,8 +216,8 @@ func (p *person) entry(name, client, shape, want string) {
 	}
 }
 
-// TestMissingFile: a client that has no file yet gets one, which undo deletes; one that is not here is
-// refused with the places.
+// TestMissingFile: a client without a file gets one, which undo deletes; a client that is not installed is
+// refused, with the paths that were searched.
 func TestMissingFile(t *testing.T) {
 	p := newPerson(t)
 	for _, c := range nine {
@@ -234,7 +235,7 @@ func TestMissingFile(t *testing.T) {
 			t.Errorf("%s: the file stays: %v", c.client, err)
 		}
 	}
-	if err := p.run("cursor", "--undo"); !errors.Is(err, errFound) || !strings.Contains(p.said, "vmcp connect has not written there") {
+	if err := p.run("cursor", "--undo"); !errors.Is(err, errFound) || !strings.Contains(p.said, "it has no entry of vmcp connect") {
 		t.Errorf("undo once more: %v, %s", err, p.said)
 	}
 }
@@ -257,7 +258,86 @@ func TestProject(t *testing.T) {
 	}
 }
 
-// TestSymbolicLinks: a file is written behind its links, which stay.
+// TestFolders: undo deletes the folders that connect made for the file, if nothing else is in them; it keeps those that
+// existed before, and what has replaced one of them.
+func TestFolders(t *testing.T) {
+	p := newPerson(t)
+	there := func(name string, want bool) {
+		t.Helper()
+		if _, err := os.Lstat(filepath.Join(p.home, name)); os.IsNotExist(err) == want {
+			t.Errorf("%s: %v, want it to be there %v", name, err, want)
+		}
+	}
+	connect := []string{"cursor", "--project", p.home}
+	undo := append(slices.Clone(connect), "--undo")
+	p.must(connect...)
+	p.must(append(slices.Clone(connect), "--url", "http://127.0.0.1:1/mcp")...) // another endpoint meanwhile
+	p.must(append(slices.Clone(undo), "--dry-run")...)
+	there(".cursor/mcp.json", true)
+	p.must(undo...)
+	there(".cursor", false)
+
+	os.Mkdir(filepath.Join(p.home, ".cursor"), 0o755)
+	p.must(connect...)
+	p.must(undo...)
+	there(".cursor", true)
+	os.Remove(filepath.Join(p.home, ".cursor"))
+
+	p.must(connect...)
+	p.write(".cursor/rules", "mine")
+	p.must(undo...)
+	there(".cursor/rules", true)
+	os.RemoveAll(filepath.Join(p.home, ".cursor"))
+
+	p.must(connect...)
+	os.Remove(filepath.Join(p.home, ".cursor", "mcp.json"))
+	p.must(undo...)
+	there(".cursor", false)
+
+	p.must(connect...)
+	os.RemoveAll(filepath.Join(p.home, ".cursor"))
+	os.Mkdir(filepath.Join(p.home, "elsewhere"), 0o755)
+	if err := os.Symlink("elsewhere", filepath.Join(p.home, ".cursor")); err == nil {
+		p.must(undo...)
+		there(".cursor", true)
+		there("elsewhere", true)
+	}
+
+	p.must("codex", "zed", "--force") // two folders each, the outer one shared with the state or others
+	p.must("codex", "zed", "--undo")
+	there(".codex", false)
+	there(".config", false)
+	there(".local/state/vmcp", true)
+}
+
+// TestNobodyHasToListen: an entry that starts a process which serves the configuration itself needs no running endpoint.
+func TestNobodyHasToListen(t *testing.T) {
+	p := newPerson(t)
+	p.write("vmcp.yaml", "backends: []\n")
+	const warning = "nothing is listening at http://127.0.0.1:1/mcp:"
+	for _, tt := range []struct {
+		guarded bool
+		args    []string
+		warned  bool
+	}{
+		{false, []string{"claude-desktop", "--config", "vmcp.yaml"}, false},
+		{true, []string{"claude-desktop", "zed", "--config", "vmcp.yaml"}, false},
+		{false, []string{"zed", "--config", "vmcp.yaml"}, true}, // its entry has the URL
+		{false, []string{"claude-desktop", "cursor", "--config", "vmcp.yaml"}, true},
+		{false, []string{"claude-desktop"}, true}, // a bridge to the endpoint
+	} {
+		p.guarded = tt.guarded
+		p.must(append(tt.args, "--force", "--url", "http://127.0.0.1:1/mcp")...)
+		if strings.Contains(p.said, warning) != tt.warned {
+			t.Errorf("connect %v: %s, want the warning %v", tt.args, p.said, tt.warned)
+		}
+		if !tt.warned && strings.Contains(p.said, "VMCP_TOKEN") {
+			t.Errorf("connect %v: %s: nobody asks for a token there", tt.args, p.said)
+		}
+	}
+}
+
+// TestSymbolicLinks: a file is written behind its links, which are kept.
 func TestSymbolicLinks(t *testing.T) {
 	p := newPerson(t)
 	const text = "{\n  \"mcpServers\": {}\n}\n"
@@ -283,8 +363,8 @@ func TestSymbolicLinks(t *testing.T) {
 	}
 }
 
-// TestEditedSince: only the entry goes from a file that its owner has edited, also when connect has
-// written another endpoint in between.
+// TestEditedSince: undo removes only the entry from a file that its owner has edited, also when connect has
+// written another endpoint meanwhile.
 func TestEditedSince(t *testing.T) {
 	for client, text := range map[string][3]string{
 		"cursor": {"{\n  \"mcpServers\": {\n    \"a\": {\"url\": \"A\"} // a\n  }\n}\n", `"A"`, `"B"`},
@@ -307,16 +387,16 @@ func TestEditedSince(t *testing.T) {
 	}
 }
 
-// TestForeignAndBroken: what connect has not written stays unless it is forced, and what cannot be read
-// is left alone, with its place.
+// TestForeignAndBroken: what connect has not written is kept unless it is forced, and a file that cannot be parsed
+// is not changed; the error has the position.
 func TestForeignAndBroken(t *testing.T) {
 	p := newPerson(t)
 	const foreign = "{\n  \"mcpServers\": {\n    \"vmcp\": {\"url\": \"http://other\"}\n  }\n}\n"
 	file := p.write(".cursor/mcp.json", foreign)
-	if err := p.run("cursor"); !errors.Is(err, errFound) || !strings.Contains(p.said, ":3:5: there is an entry vmcp that vmcp connect has not written") {
+	if err := p.run("cursor"); !errors.Is(err, errFound) || !strings.Contains(p.said, ":3:5: the entry vmcp was not written by vmcp connect") {
 		t.Errorf("%v, %s", err, p.said)
 	}
-	if err := p.run("cursor", "--undo"); !errors.Is(err, errFound) || !strings.Contains(p.said, ":3:5: vmcp connect has not written this entry vmcp") {
+	if err := p.run("cursor", "--undo"); !errors.Is(err, errFound) || !strings.Contains(p.said, ":3:5: the entry vmcp was not written by vmcp connect") {
 		t.Errorf("%v, %s", err, p.said)
 	}
 	p.must("cursor", "--name", "office")
@@ -341,7 +421,7 @@ func TestForeignAndBroken(t *testing.T) {
 			t.Errorf("%s: %v, %s", client, err, p.said)
 		}
 	}
-	// A file that broke later, untouched by us: undo says where.
+	// A file that was made invalid later, by another program: undo reports the position.
 	os.WriteFile(file, []byte("{}"), 0o600)
 	p.must("cursor")
 	os.WriteFile(file, []byte("{\"x\""), 0o600)
@@ -353,7 +433,7 @@ func TestForeignAndBroken(t *testing.T) {
 	if !strings.Contains(p.said, "it is not there any more") {
 		t.Errorf("said %s", p.said)
 	}
-	// What is no file at all.
+	// Not a regular file.
 	if err := os.MkdirAll(filepath.Join(p.home, ".codeium/windsurf/mcp_config.json"), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -362,10 +442,10 @@ func TestForeignAndBroken(t *testing.T) {
 	}
 }
 
-// TestReplace: the other servers go out if the endpoint's configuration has them, after a yes where
-// somebody can be asked, and come back with undo, also into a file that was edited since.
+// TestReplace: the other servers are removed if the endpoint's configuration has them, after a yes where there is a
+// terminal, and undo restores them, also into a file that was edited since.
 func TestReplace(t *testing.T) {
-	const text = "{\n  \"mcpServers\": {\n    \"a b\": {\"command\": \"npx\", \"args\": [\"-y\", \"a\"], \"env\": {\"KEY\": \"secret-value\"}}, // a\n    \"remote\": {\n      // its key\n      \"url\": \"https://r.example/mcp\"\n    }\n  },\n  \"x\": 1\n}\n"
+	const text = "{\n  \"mcpServers\": {\n    \"a b\": {\"command\": \"npx\", \"args\": [\"-y\", \"a\"], \"env\": {\"KEY\": \"secret-value\"}}, // a\n    \"remote\": {\n      // its key\n      \"url\": \"https://r.example/mcp?key=secret-value\"\n    }\n  },\n  \"x\": 1\n}\n"
 	p := newPerson(t)
 	p.write(".cursor/mcp.json", text)
 	if err := p.run("cursor", "--replace"); !errors.Is(err, errFound) || !strings.Contains(p.said, "no such file") || !strings.Contains(p.said, "vmcp import --from cursor --write") {
@@ -375,7 +455,12 @@ func TestReplace(t *testing.T) {
 	if err := p.run("cursor", "--replace"); !errors.Is(err, errFound) || !strings.Contains(p.said, "does not have remote") || strings.Contains(p.said, "secret-value") {
 		t.Errorf("without one of them: %v, %s", err, p.said)
 	}
-	p.write("vmcp.yaml", p.read("vmcp.yaml")+"  - name: remote\n    url: https://r.example/mcp\n")
+	p.write("vmcp.yaml", p.read("vmcp.yaml")+"  - name: remote\n    url: https://r.example/mcp?key=${REMOTE_KEY}\n")
+	p.write("vmcp.env", "REMOTE_KEY=another-value\n")
+	if err := p.run("cursor", "--replace"); !errors.Is(err, errFound) || !strings.Contains(p.said, "does not have remote") {
+		t.Errorf("with another key: %v, %s", err, p.said)
+	}
+	p.write("vmcp.env", "REMOTE_KEY=secret-value\n")
 	p.answer = "no"
 	if err := p.run("cursor", "--replace"); !errors.Is(err, errFound) || !strings.Contains(p.said, "a b, remote") || p.read(".cursor/mcp.json") != text {
 		t.Errorf("after a no: %v, %s", err, p.said)
@@ -403,7 +488,7 @@ func TestReplace(t *testing.T) {
 	}
 }
 
-// TestList says who is here, who is connected, and to what.
+// TestList: which clients are installed and connected, and to which endpoint.
 func TestList(t *testing.T) {
 	p := newPerson(t)
 	p.write(".cursor/mcp.json", "{}")
@@ -439,7 +524,7 @@ func TestList(t *testing.T) {
 	}
 }
 
-// TestManyAtOnce: connects of several clients at one time lose nothing of each other.
+// TestManyAtOnce: concurrent connects of several clients lose no entry.
 func TestManyAtOnce(t *testing.T) {
 	p := newPerson(t)
 	const text = "{\n  \"mcpServers\": {}\n}\n"
@@ -466,7 +551,7 @@ func TestManyAtOnce(t *testing.T) {
 	}
 }
 
-// TestState: without a place for the copies nothing is written; a state that cannot be read says so.
+// TestState: without a folder for the copies nothing is written; a state that cannot be parsed is reported.
 func TestState(t *testing.T) {
 	p := newPerson(t)
 	p.write(".cursor/mcp.json", "{}")
@@ -476,10 +561,10 @@ func TestState(t *testing.T) {
 	}
 	t.Setenv("XDG_STATE_HOME", filepath.Join(p.home, "other"))
 	p.write("other/vmcp/connect.json", "{")
-	if err := p.run("cursor"); !errors.Is(err, errFound) || !strings.Contains(p.said, "move it away to begin anew") || p.read(".cursor/mcp.json") != "{}" {
+	if err := p.run("cursor"); !errors.Is(err, errFound) || !strings.Contains(p.said, "move it away to start over") || p.read(".cursor/mcp.json") != "{}" {
 		t.Errorf("%v, %s", err, p.said)
 	}
-	// One that was stopped between its record and the file.
+	// The process ended after the record was saved and before the file was written.
 	p.write("other/vmcp/connect.json", `{"entries":[{"client":"cursor","file":"`+filepath.Join(p.home, ".cursor/mcp.json")+`","shape":"mcpServers","name":"vmcp","value":"{}","sha256":"x","backup":"none"}]}`)
 	p.must("cursor", "--undo")
 	if p.read(".cursor/mcp.json") != "{}" || !strings.Contains(p.said, "it is not there any more") {
@@ -487,7 +572,7 @@ func TestState(t *testing.T) {
 	}
 }
 
-// TestUsage: what is called wrongly is refused before anything is read.
+// TestUsage: wrong arguments are refused before anything is read.
 func TestUsage(t *testing.T) {
 	p := newPerson(t)
 	for _, tt := range []struct{ args, want string }{

@@ -3,25 +3,26 @@ package connect
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/vmcp-dev/vmcp/config/clients/entry"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 )
 
-// target is what entries say of the endpoint.
+// target is the endpoint as entries name it.
 type target struct {
 	url       string
-	guarded   bool   // callers bring a token
-	tokenFile string // with it; "" if that is not known
-	program   string // this one, for clients that start their servers
-	config    string // that those shall serve instead; "" for none
-	profile   string // of it
+	guarded   bool   // the endpoint asks for a token
+	tokenFile string // the file with the token; "" if it is not known
+	program   string // the path of vmcp, for clients that start their servers
+	config    string // a configuration that such a client shall serve instead; "" for none
+	profile   string // of that configuration
 }
 
-// dialect is how a client writes its servers.
+// dialect is how the configuration of a client lists its servers.
 type dialect struct {
 	shape string
-	value func(t target) []byte // of its entry
+	value func(t target) []byte // returns the value of the entry
 }
 
 var dialects = map[string]dialect{
@@ -36,13 +37,13 @@ var dialects = map[string]dialect{
 	"opencode":       {"mcp", overHTTP("remote", "url", "{env:VMCP_TOKEN}")},
 }
 
-// names are the clients in the order in which they are shown.
+// names returns the clients in the order in which they are shown.
 func names() []string {
 	return []string{"claude", "claude-desktop", "cursor", "vscode", "windsurf", "gemini", "zed", "codex", "opencode"}
 }
 
-// overHTTP writes entries with a URL, which is under a key of the client's own, and with a type if that
-// is not "". The token is in a variable of the client's environment, which it names in its own way.
+// overHTTP writes entries with the URL under the client's key for it, and with a type if kind is not "".
+// The entry names a variable of the client's environment, in the client's syntax, that has the token.
 func overHTTP(kind, key, variable string) func(target) []byte {
 	return func(t target) []byte {
 		o := new(jsonscan.Object)
@@ -57,7 +58,7 @@ func overHTTP(kind, key, variable string) func(target) []byte {
 	}
 }
 
-// zed knows no variables: where a token is asked for, it starts this program, which has it.
+// zed writes an entry for Zed, which does not expand variables: where a token is needed, it starts vmcp, which reads the token.
 func zed(t target) []byte {
 	if t.guarded {
 		return started(t)
@@ -73,7 +74,7 @@ func codex(t target) []byte {
 	return []byte(lines)
 }
 
-// started is the entry of a client that starts its servers.
+// started is the entry of a client that starts its servers as processes.
 func started(t target) []byte {
 	args := []string{"serve", "--stdio", "--url", t.url}
 	switch {
@@ -85,14 +86,22 @@ func started(t target) []byte {
 	case t.guarded && t.tokenFile != "":
 		args = append(args, "--token-file", t.tokenFile)
 	}
-	list, _ := json.Marshal(args) // texts always can be
+	list, _ := json.Marshal(args) // strings can always be encoded
 	return new(jsonscan.Object).Text("command", t.program).Raw("args", list).JSON()
 }
 
-// note is what the client needs beside its entry.
+// servedBy reports whether the entries of all of these clients start a process that serves the configuration itself, so
+// that no endpoint has to be running.
+func (t target) servedBy(clients []string) bool {
+	return t.config != "" && !slices.ContainsFunc(clients, func(c string) bool {
+		return c != "claude-desktop" && (c != "zed" || !t.guarded)
+	})
+}
+
+// note is what the user has to do for the client to use its entry.
 func (t target) note(client string) string {
 	starts := client == "claude-desktop" || client == "zed"
-	if !t.guarded || t.config != "" && client == "claude-desktop" || starts && t.tokenFile != "" {
+	if !t.guarded || t.servedBy([]string{client}) || starts && t.tokenFile != "" {
 		return ""
 	}
 	return fmt.Sprintf("the endpoint asks for a token: %s needs it as VMCP_TOKEN in its environment", client)

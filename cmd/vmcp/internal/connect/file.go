@@ -14,18 +14,18 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/files"
 )
 
-// file is a client's configuration as it was read.
+// file is the configuration file of a client as it was read.
 type file struct {
-	name  string // as the client knows it
-	real  string // behind links
+	name  string // as the client names it
+	real  string // with symbolic links resolved
 	there bool
 	data  []byte
 }
 
-// errChanged is a file that somebody else has written meanwhile.
-var errChanged = errors.New("the file was changed by another program just now; nothing is written")
+// errChanged is returned when another program has changed the file since it was read.
+var errChanged = errors.New("the file was changed by another program meanwhile; nothing is written")
 
-// read reads a configuration, which need not be there.
+// read reads a configuration file, which need not exist.
 func read(name string) (*file, error) {
 	f := &file{name: name}
 	var err error
@@ -43,13 +43,13 @@ func read(name string) (*file, error) {
 	return f, nil
 }
 
-// behindLinks is where a file is, or would be, behind symbolic links.
+// behindLinks returns the path of a file, which need not exist, with its symbolic links resolved.
 func behindLinks(name string) (string, error) {
 	const most = 40
 	for range most {
 		info, err := os.Lstat(name)
 		if err != nil || info.Mode()&fs.ModeSymlink == 0 {
-			return name, nil // reading it says what is wrong
+			return name, nil // reading it returns the error
 		}
 		to, err := os.Readlink(name)
 		if err != nil {
@@ -63,7 +63,7 @@ func behindLinks(name string) (string, error) {
 	return "", fmt.Errorf("%s: too many symbolic links", name)
 }
 
-// unchanged is an error unless the file is as it was read.
+// unchanged returns an error unless the file is as it was read.
 func (f *file) unchanged() error {
 	now, err := read(f.name)
 	if err != nil {
@@ -75,7 +75,7 @@ func (f *file) unchanged() error {
 	return nil
 }
 
-// replace writes the file if it is still as it was read. A new one is the user's alone if private.
+// replace writes the file if it is still as it was read. A new file is readable for the user alone if private is set.
 func (f *file) replace(data []byte, private bool) error {
 	if !f.there {
 		if err := os.MkdirAll(filepath.Dir(f.real), 0o755); err != nil {
@@ -97,6 +97,27 @@ func (f *file) remove() error {
 		return err
 	}
 	return os.Remove(f.real)
+}
+
+// missing returns the folders of a path that do not exist, the innermost first.
+func missing(folder string) (out []string) {
+	for {
+		if _, err := os.Lstat(folder); !errors.Is(err, fs.ErrNotExist) {
+			return out
+		}
+		out = append(out, folder)
+		folder = filepath.Dir(folder)
+	}
+}
+
+// removeEmpty deletes folders, the innermost first, until one is not empty.
+func removeEmpty(folders []string) {
+	for _, folder := range folders {
+		// What has been replaced since, by a symbolic link for example, is not the folder that connect made.
+		if info, err := os.Lstat(folder); err != nil || !info.IsDir() || os.Remove(folder) != nil {
+			return
+		}
+	}
 }
 
 func isFolder(name string) bool {

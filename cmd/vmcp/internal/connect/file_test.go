@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestChangedInBetween: what somebody else writes between reading and writing stays, whether the file
-// changed, came, went or became a link.
+// TestChangedInBetween: what another program writes between reading and writing is kept, whether the file
+// was changed, made, deleted or replaced by a link.
 func TestChangedInBetween(t *testing.T) {
 	for name, change := range map[string]func(file string) error{
 		"another text": func(file string) error { return os.WriteFile(file, []byte("theirs"), 0o600) },
@@ -53,7 +53,7 @@ func TestChangedInBetween(t *testing.T) {
 	}
 }
 
-// TestLinksInACircle are an error, not a wait.
+// TestLinksInACircle: circular links are an error.
 func TestLinksInACircle(t *testing.T) {
 	a, b := filepath.Join(t.TempDir(), "a"), filepath.Join(t.TempDir(), "b")
 	if err := errors.Join(os.Symlink(a, b), os.Symlink(b, a)); err != nil {

@@ -17,10 +17,10 @@ import (
 type listed struct {
 	Client string `json:"client"`
 	File   string `json:"file"`
-	// Found is that the client has been used here.
+	// Found is whether the client has been used on this machine.
 	Found bool `json:"found"`
-	// Connected is that it has an entry of the name, Stale that this is of another endpoint than the one
-	// that connect would write.
+	// Connected is whether it has an entry of the name, Stale whether that entry names another endpoint than
+	// connect would write.
 	Connected bool `json:"connected"`
 	Stale     bool `json:"stale"`
 	// URL is the endpoint in the entry.
@@ -28,19 +28,19 @@ type listed struct {
 	Problem string `json:"problem,omitempty"`
 }
 
-// listing is --list.
+// listing is the JSON of --list.
 type listing struct {
 	Clients []listed `json:"clients"`
 }
 
-// listAll shows the clients that are found here, or those that are named.
+// listAll lists the clients of args, or without args all known ones.
 func (r *run) listAll(args []string, asJSON bool) error {
 	all := []listed{}
 	for _, client := range names() {
 		if r.project != "" && places.Project(client, r.project) == "" || len(args) > 0 && !slices.Contains(args, client) {
 			continue
 		}
-		all = append(all, r.look(client))
+		all = append(all, r.inspect(client))
 	}
 	if asJSON {
 		return r.JSON(listing{all})
@@ -67,7 +67,7 @@ func (l *listed) word() string {
 	return "not found"
 }
 
-func (r *run) look(client string) listed {
+func (r *run) inspect(client string) listed {
 	d := dialects[client]
 	l := listed{Client: client, File: r.file(client)}
 	f, err := read(l.File)
@@ -91,7 +91,7 @@ func (r *run) look(client string) listed {
 	return l
 }
 
-// address is the endpoint that an entry names: its URL, or that of the bridge that it starts.
+// address is the endpoint that an entry names: its URL, or that in the arguments of the bridge that it starts.
 func address(found *entry.Found, shape, name string) string {
 	var v struct {
 		URL       string   `json:"url" toml:"url"`

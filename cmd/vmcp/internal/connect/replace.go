@@ -2,9 +2,13 @@ package connect
 
 import (
 	"bufio"
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -17,8 +21,8 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/files"
 )
 
-// others are the entries that --replace takes out: all but the own one. It is an error if the endpoint's
-// configuration lacks one of them.
+// others returns the entries that --replace removes: all but that of vmcp. It is an error if the endpoint's
+// configuration lacks one of these servers.
 func (r *run) others(o *outcome, f *file) (others []string, err error) {
 	if !r.replace {
 		return nil, nil
@@ -43,14 +47,18 @@ func (r *run) others(o *outcome, f *file) (others []string, err error) {
 	}
 	served, err := backends(name)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, usage.WithHint(fmt.Errorf("--replace: %s: no such file: it would have to have the client's servers", name), "vmcp import --from "+o.Client+" --write "+name)
+		return nil, usage.WithHint(fmt.Errorf("--replace: %s: no such file; want a configuration with the client's servers", name), "vmcp import --from "+o.Client+" --write "+name)
 	}
 	if err != nil {
 		return nil, err
 	}
 	var missing []string
+	known := variables(name)
 	for _, s := range c.Servers {
-		if !s.Ignored && (s.Skipped != "" || !slices.ContainsFunc(served, func(b clients.Server) bool { return same(&b, &s) })) {
+		if strings.Contains(s.Command, "/") && !filepath.IsAbs(s.Command) && !strings.HasPrefix(s.Command, "${") {
+			s.Command = filepath.Join(options.Workspace, s.Command) // as vmcp import writes it
+		}
+		if !s.Ignored && (s.Skipped != "" || !slices.ContainsFunc(served, func(b clients.Server) bool { return same(&b, &s, known) })) {
 			missing = append(missing, s.Name)
 		}
 	}
@@ -60,12 +68,30 @@ func (r *run) others(o *outcome, f *file) (others []string, err error) {
 	return others, nil
 }
 
-// same reports whether two servers are started or called the same way. Secrets may have moved.
-func same(a, b *clients.Server) bool {
-	return a.URL == b.URL && a.Command == b.Command && slices.Equal(a.Args, b.Args)
+// same reports whether two servers start the same program or call the same URL. Secrets in one may be variables in the other.
+func same(a, b *clients.Server, known func(text string) string) bool {
+	return known(a.URL) == known(b.URL) && a.Command == b.Command && slices.EqualFunc(a.Args, b.Args, func(x, y string) bool { return known(x) == known(y) })
 }
 
-// backends are those of the endpoint's configuration, as it writes them.
+// variable matches a variable with its default; one after a further $ is escaped.
+var variable = regexp.MustCompile(`(\$?)\$\{([A-Za-z_][A-Za-z0-9_]*)(:-([^}]*))?\}`)
+
+// variables returns a function that expands variables, from the environment and from the vmcp.env beside a configuration.
+func variables(name string) func(text string) string {
+	set, _ := config.ReadVariables(filepath.Join(filepath.Dir(name), config.EnvFile)) // without the file only the environment counts
+	return func(text string) string {
+		return variable.ReplaceAllStringFunc(text, func(whole string) string {
+			m := variable.FindStringSubmatch(whole)
+			value := cmp.Or(os.Getenv(m[2]), set[m[2]], m[4])
+			if m[1] != "" || value == "" {
+				return whole
+			}
+			return value
+		})
+	}
+}
+
+// backends returns those of the endpoint's configuration, with its variables unexpanded.
 func backends(name string) ([]clients.Server, error) {
 	data, err := files.Read(name, config.MaxFile)
 	if err != nil {
@@ -94,10 +120,10 @@ func backends(name string) ([]clients.Server, error) {
 	return all, nil
 }
 
-// errRefused is the answer of somebody who was asked.
+// errRefused is returned when the person does not agree.
 var errRefused = errors.New("nothing is written")
 
-// confirm asks whether the client's servers shall go, where somebody can be asked.
+// confirm asks whether the client's other servers may be removed, if there is a terminal to ask at.
 func (r *run) confirm(o *outcome) error {
 	if !r.Terminal {
 		return nil
@@ -111,7 +137,7 @@ func (r *run) confirm(o *outcome) error {
 		return err
 	}
 	r.Tell("%s: %s", f.name, strings.Join(others, ", "))
-	r.Tell("these servers go out of the file; --undo brings them back. Go on? [y/N]")
+	r.Tell("these servers are removed from the file; --undo restores them. Continue? [y/N]")
 	answer, _ := bufio.NewReader(r.In).ReadString('\n')
 	if a := strings.ToLower(strings.TrimSpace(answer)); a != "y" && a != "yes" {
 		return errRefused

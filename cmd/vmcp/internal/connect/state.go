@@ -14,8 +14,8 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/files"
 )
 
-// state is what connect has written where: connect.json, and beside it backups/ with the files as
-// they were before. Both are the user's alone: the files of clients have secrets in them.
+// state is what connect has written: the file connect.json, and beside it the folder backups/ with copies of the
+// original files. Both are readable for the user alone: the files of clients have secrets in them.
 type state struct {
 	folder  string
 	Entries []*record `json:"entries"`
@@ -28,15 +28,17 @@ type record struct {
 	Shape  string `json:"shape"`
 	Name   string `json:"name"`
 	URL    string `json:"url"`
-	Value  string `json:"value"` // of the entry
-	// SHA256 is of the whole file as it was written.
+	Value  string `json:"value"` // the value of the entry
+	// SHA256 is the hash of the whole file as connect wrote it.
 	SHA256 string `json:"sha256"`
-	// Backup is the file below backups/ with what was there before; "" for a file that connect made.
+	// Backup is the name in backups/ of the copy of the original; "" for a file that did not exist.
 	Backup string `json:"backup,omitempty"`
 	Made   bool   `json:"made,omitempty"`
-	// Parent is that connect made the member that the entry is under, too.
+	// Folders are those that connect made for the file, the innermost first.
+	Folders []string `json:"folders,omitempty"`
+	// Parent is whether connect also made the member that contains the entry.
 	Parent bool `json:"parent,omitempty"`
-	// Replaced are the entries that gave way.
+	// Replaced are the entries that --replace removed.
 	Replaced []string  `json:"replaced,omitempty"`
 	At       time.Time `json:"at"`
 }
@@ -58,12 +60,12 @@ func readState(folder string) (*state, error) {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	if err := json.Unmarshal(data, s); err != nil {
-		return nil, fmt.Errorf("%s: %w: it says what connect has written; move it away to begin anew", name, err)
+		return nil, fmt.Errorf("%s: %w: it records what connect has written; move it away to start over", name, err)
 	}
 	return s, nil
 }
 
-// lock makes one connect wait for another.
+// lock excludes other processes of connect until unlock is called.
 func (r *run) lock() (unlock func(), err error) {
 	folder := r.system.State()
 	if err := os.MkdirAll(folder, 0o700); err != nil {
@@ -81,21 +83,21 @@ func (s *state) find(file, shape, name string) *record {
 	return nil
 }
 
-// put saves a record in the place of an earlier one of the same entry.
+// put saves a record, in place of an earlier one of the same entry.
 func (s *state) put(rec *record) error {
 	s.forget(rec)
 	s.Entries = append(s.Entries, rec)
 	return s.save()
 }
 
-// forget takes the record of an entry out, without saving that.
+// forget removes the record of an entry from memory; save is up to the caller.
 func (s *state) forget(rec *record) {
 	s.Entries = slices.DeleteFunc(s.Entries, func(r *record) bool {
 		return r.File == rec.File && r.Shape == rec.Shape && r.Name == rec.Name
 	})
 }
 
-// drop forgets an entry, with its copy.
+// drop removes the record of an entry and its copy.
 func (s *state) drop(rec *record) error {
 	s.forget(rec)
 	if err := s.save(); err != nil {
@@ -105,7 +107,7 @@ func (s *state) drop(rec *record) error {
 	return nil
 }
 
-// revert brings back what was known before rec, of which nothing was written.
+// revert restores the record known in place of rec, whose file was not written.
 func (s *state) revert(rec, known *record) error {
 	s.forget(rec)
 	if known != nil {
@@ -120,7 +122,7 @@ func (s *state) revert(rec, known *record) error {
 	return nil
 }
 
-// clean removes the copy that an earlier record had, if rec has another one.
+// clean deletes the copy of an earlier record unless rec uses the same one.
 func (s *state) clean(known, rec *record) {
 	if known != nil && known.Backup != rec.Backup {
 		s.removeBackup(known.Backup)
@@ -129,7 +131,7 @@ func (s *state) clean(known, rec *record) {
 
 func (s *state) removeBackup(name string) {
 	if name != "" {
-		_ = os.Remove(s.backup(name)) // one that stays is only read through a record
+		_ = os.Remove(s.backup(name)) // a copy without a record is never read
 	}
 }
 
@@ -146,7 +148,7 @@ func (s *state) keep(rec *record, data []byte) (name string, err error) {
 	return name, files.WritePrivate(s.backup(name), data)
 }
 
-// original is the file as it was before.
+// original reads the copy of the file as it was before connect.
 func (s *state) original(rec *record) ([]byte, error) {
 	data, err := files.Read(s.backup(rec.Backup), clients.MaxFile)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/vmcp-dev/vmcp/config/clients/entry"
 )
 
-// takeBack takes out of a client's file what connect has written there.
+// takeBack removes from a client's file what connect has written there.
 func (r *run) takeBack(o *outcome) error {
 	shape := dialects[o.Client].shape
 	f, err := read(o.File)
@@ -31,19 +31,20 @@ func (r *run) takeBack(o *outcome) error {
 	if err != nil || r.dryRun {
 		return err
 	}
+	removeEmpty(rec.Folders)
 	return r.state.drop(rec)
 }
 
-// notOurs says that there is nothing to take back.
+// notOurs returns the error of an entry that is not there, or was not written by connect.
 func (r *run) notOurs(f *file, shape string) error {
 	found, err := entry.Find(f.name, f.data, shape, r.name)
 	if err != nil || found == nil {
-		return fmt.Errorf("%s: vmcp connect has not written there", f.name)
+		return fmt.Errorf("%s: it has no entry of vmcp connect", f.name)
 	}
-	return fmt.Errorf("%s: vmcp connect has not written this entry %s", found.Pos, r.name)
+	return fmt.Errorf("%s: the entry %s was not written by vmcp connect", found.Pos, r.name)
 }
 
-// restore brings back a file that nobody has written since.
+// restore restores a file that has not changed since connect wrote it.
 func (r *run) restore(o *outcome, f *file, rec *record) error {
 	if rec.Made {
 		if o.Action = "deleted"; r.dryRun {
@@ -61,7 +62,7 @@ func (r *run) restore(o *outcome, f *file, rec *record) error {
 	return f.replace(original, false)
 }
 
-// takeOut takes only the entry out, and brings back those that gave way to it.
+// takeOut removes only the entry, and restores the entries that it replaced.
 func (r *run) takeOut(o *outcome, f *file, rec *record) error {
 	next, err := r.without(f, rec)
 	if errors.Is(err, entry.ErrNone) {
@@ -77,9 +78,9 @@ func (r *run) takeOut(o *outcome, f *file, rec *record) error {
 	return f.replace(next, false)
 }
 
-// without is the text of a file that was edited since without the entry, and with what gave way to it.
+// without returns the text of a file that was edited since, without the entry and with the entries that it replaced.
 func (r *run) without(f *file, rec *record) ([]byte, error) {
-	next, err := entry.Take(f.name, f.data, rec.Shape, rec.Name, rec.Parent)
+	next, err := entry.Remove(f.name, f.data, rec.Shape, rec.Name, rec.Parent)
 	if len(rec.Replaced) == 0 || err != nil && !errors.Is(err, entry.ErrNone) {
 		return next, err
 	}

@@ -1,4 +1,4 @@
-// Package convert is vmcp convert: manifests of others' objects in, manifests of ours out.
+// Package convert is the command vmcp convert: it converts manifests of ToolHive into manifests of vmcp.
 package convert
 
 import (
@@ -14,22 +14,22 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/files"
 )
 
-// Command is the command. It prints manifests on out, and what they lack through say, a line each.
+// Command returns the command. It prints manifests on out, and what could not be converted through say, a line each.
 func Command(in io.Reader, out io.Writer, say func(format string, args ...any)) *cobra.Command {
 	var from string
 	c := &cobra.Command{
 		Use:   "convert --from toolhive [FILE...]",
-		Short: "turn manifests of ToolHive's objects into manifests of ours",
+		Short: "convert manifests of ToolHive's objects to vmcp's",
 		Long: `Convert reads manifests of ToolHive's Virtual MCP servers, their backends and composite tools,
 from files or standard input, and prints manifests of vmcp.dev/v1alpha1 in the same order.
 Comments are not kept. Backends are those that the files describe, at the addresses that
 ToolHive's operator gives them; groups are only names, and have no object.
 
-Each field that is left out is reported on standard error with its place. Where authentication or
+Each field that cannot be converted is reported on standard error with its position. If authentication or
 authorization would be lost nothing is printed, and the exit code is 1.
 
-Nothing has to be converted to be served: an object of ours can name one of theirs, in
-spec.from.toolhive.`,
+ToolHive's objects can be served without conversion: a VirtualMCPServer of vmcp can refer to one
+of ToolHive in spec.from.toolhive.`,
 		Example: `  vmcp convert --from toolhive toolhive.yaml > vmcp-objects.yaml
   kubectl get virtualmcpservers.toolhive.stacklok.dev,mcpservers.toolhive.stacklok.dev -o yaml |
     vmcp convert --from toolhive`,
@@ -44,11 +44,11 @@ spec.from.toolhive.`,
 			return write(toolhive.Convert(manifests), out, say)
 		},
 	}
-	c.Flags().StringVar(&from, "from", "", "whose `objects` the files have: toolhive")
+	c.Flags().StringVar(&from, "from", "", "the product the product the product whose `objects` the files have: toolhive")
 	return c
 }
 
-// read reads the files; standard input where there are none, and for -.
+// read reads the files; standard input where none is named, and for -.
 func read(names []string, in io.Reader) ([]toolhive.File, error) {
 	if len(names) == 0 {
 		names = []string{"-"}
@@ -59,7 +59,7 @@ func read(names []string, in io.Reader) ([]toolhive.File, error) {
 		var err error
 		if name == "-" {
 			name = "stdin"
-			data, err = io.ReadAll(io.LimitReader(in, config.MaxFile+1)) // one byte more is reported as too large
+			data, err = io.ReadAll(io.LimitReader(in, config.MaxFile+1)) // one byte more than allowed is reported as too large
 		} else {
 			data, err = files.Read(name, config.MaxFile)
 		}
@@ -80,10 +80,10 @@ func write(c *toolhive.Conversion, out io.Writer, say func(format string, args .
 		say("%s", n)
 	}
 	if len(c.Lost) > 0 {
-		return errors.New("nothing is converted: what the last lines name cannot be left out")
+		return errors.New("nothing is converted: the fields in the last lines would be lost")
 	}
 	if len(c.Manifests) == 0 {
-		return errors.New("nothing is converted: the files have none of the objects that a server is made of")
+		return errors.New("nothing is converted: the files have no VirtualMCPServer and no backends")
 	}
 	_, err := out.Write(c.Manifests)
 	return err

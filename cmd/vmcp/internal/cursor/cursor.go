@@ -1,6 +1,6 @@
-// Package cursor says what stands at the end of a piece of Starlark that is being written:
-// which name, field, key or text is begun there, and inside of what. It reads tokens only, so
-// that a text that is no script yet tells as much as one that is.
+// Package cursor finds what is being written at the end of a piece of Starlark:
+// a name, field, key or string, and inside which call, dict or index. It reads tokens
+// only, so that the text need not be a complete script.
 //
 //	At(`r = call_tool("shop_get_order", {"i`)
 //	// a key "i" of the second argument of call_tool, whose first is "shop_get_order"
@@ -12,56 +12,56 @@ import (
 	"unicode/utf8"
 )
 
-// Kind is what is begun.
+// Kind is what is being written.
 type Kind int
 
-// The kinds of what can be begun.
+// The kinds of what can be written.
 const (
 	Nothing  Kind = iota // a comment, a number, the end of an expression
-	Name                 // a name, or nothing yet where one may stand
-	Field                // what stands behind a dot
+	Name                 // a name, or a place where one may begin
+	Field                // the name after a dot
 	Text                 // a string
 	Key                  // a string that is a key of a dict
-	Index                // a string between brackets behind an expression
-	Argument             // a name that may be one of a parameter of a call
+	Index                // a string between brackets after an expression
+	Argument             // a name that may be that of a parameter of a call
 )
 
-// Context is what stands at a place.
+// Context is what is being written at a place, and what is around it.
 type Context struct {
 	Kind Kind
-	Word string // as far as it is written, without the quote
-	// Quote is the quote that a string begins with; "" for others.
+	Word string // what is written of it so far, without the quote
+	// Quote is the prefix and quote that a string begins with; "" for others.
 	Quote string
 	// Of is the expression before the dot or the bracket.
 	Of *Path
-	// Call is the innermost call around it, with the number of the argument that it is in, or
-	// its name.
+	// Call is the innermost call around the place, Arg the number of the argument there, and Key its
+	// name.
 	Call *Path
 	Arg  int
 	Key  string
-	// Tool is the text of the first argument of Call, if it is one.
+	// Tool is the first argument of Call, if that is a string literal.
 	Tool string
-	// Keys are those of the dict so far, and Depth is how many dicts there are around in the
-	// argument: 1 for its own keys.
+	// Keys are the keys of the dict that are complete, and Depth is the number of dicts around the place in
+	// the argument: 1 for the argument's own keys.
 	Keys  []string
 	Depth int
 }
 
-// Path is an expression as far as tokens tell: a name or a call, and what is taken of it.
+// Path is an expression as far as tokens show it: a name or a call, and the fields, keys and elements taken from it.
 type Path struct {
-	Name  string // the name that it begins with, or that of the function that is called
+	Name  string // the name that it begins with, or the function of a call
 	Call  bool
-	Tool  string // of a call: its first argument, if that is a text
+	Tool  string // of a call: its first argument, if that is a string literal
 	Steps []Step
 }
 
 // Step is one field, key or element that is taken.
 type Step struct {
 	Name  string // "" for an element by number
-	Field bool   // behind a dot
+	Field bool   // after a dot
 }
 
-// String is how a path is written, without arguments.
+// String is the path as it is written, without arguments.
 func (p *Path) String() string {
 	if p == nil {
 		return ""
@@ -89,12 +89,12 @@ func (p *Path) with(s Step) *Path {
 // frame is an open bracket.
 type frame struct {
 	open  byte
-	of    *Path // what stands before it: a call or an index; nil: a list, a tuple, a dict
+	of    *Path // the expression before it, of a call or an index; nil: a list, a tuple, a dict
 	arg   int
 	key   string // of the argument
-	value bool   // of a dict: behind a colon
+	value bool   // of a dict: after a colon
 	keys  []string
-	// single is what the bracket holds if that is one literal.
+	// single is the content of the bracket if that is one literal.
 	single *string
 	number bool
 	tokens int
@@ -105,12 +105,12 @@ type scanner struct {
 	src    string
 	at     int
 	frames []*frame
-	last   *Path   // the expression that ends here
-	text   *string // the literal that ends here
-	dot    bool    // the last token is a dot behind last
+	last   *Path   // the expression that the text so far ends with
+	text   *string // the literal that the text so far ends with
+	dot    bool    // the last token is a dot after last
 }
 
-// At says what stands at the end of a text.
+// At returns what is being written at the end of a text.
 func At(src string) Context {
 	s := &scanner{src: src, frames: []*frame{{}}}
 	for s.at < len(s.src) {
@@ -129,7 +129,7 @@ func At(src string) Context {
 
 func (s *scanner) top() *frame { return s.frames[len(s.frames)-1] }
 
-// token reads one token; ended says that the text ends in it.
+// token reads one token; ended reports whether the text ends in it, and c is what is written there.
 func (s *scanner) token() (c Context, ended bool) {
 	r, size := utf8.DecodeRuneInString(s.src[s.at:])
 	switch {
@@ -177,7 +177,7 @@ func (s *scanner) numeral() (Context, bool) {
 	return Context{}, s.at == len(s.src)
 }
 
-// keywords are words behind which an expression begins.
+// keywords are the words after which an expression begins.
 var keywords = map[string]bool{
 	"and": true, "or": true, "not": true, "in": true, "if": true, "else": true, "elif": true, "for": true, "while": true,
 	"return": true, "lambda": true, "def": true, "load": false, "pass": true, "break": true, "continue": true,
@@ -210,7 +210,7 @@ func (s *scanner) word() (Context, bool) {
 	return Context{}, false
 }
 
-// begun is a name that begins here.
+// begun is the context of a name that is being written or may begin here.
 func (s *scanner) begun(word string) Context {
 	c := s.around(Context{Kind: Name, Word: word})
 	if f := s.top(); f.open == '(' && f.of != nil && f.key == "" && f.tokens == 0 {
@@ -219,7 +219,7 @@ func (s *scanner) begun(word string) Context {
 	return c
 }
 
-// str reads a string that begins at a place, its prefix included.
+// str reads a string literal with its prefix; start is where that begins.
 func (s *scanner) str(start int) (Context, bool) {
 	q := s.src[s.at : s.at+1]
 	if strings.HasPrefix(s.src[s.at:], strings.Repeat(q, 3)) {
@@ -236,7 +236,7 @@ func (s *scanner) str(start int) (Context, bool) {
 		case s.src[s.at] == '\\':
 			s.at = min(s.at+2, len(s.src))
 		case s.src[s.at] == '\n' && len(q) == 1:
-			s.literal("") // never closed: what follows is looked at all the same
+			s.literal("") // it has no end: the rest of the text is read as if it had
 			return Context{}, false
 		default:
 			s.at++
@@ -253,7 +253,7 @@ func (s *scanner) str(start int) (Context, bool) {
 	return c, true
 }
 
-// literal notes a string that is complete.
+// literal notes a complete string literal.
 func (s *scanner) literal(text string) {
 	f := s.top()
 	f.tokens++
@@ -268,7 +268,7 @@ func (s *scanner) literal(text string) {
 	s.last, s.text, s.dot = nil, &text, false
 }
 
-// around adds the call that something stands in.
+// around adds the innermost call around the place to a context.
 func (s *scanner) around(c Context) Context {
 	for i := len(s.frames) - 1; i > 0; i-- {
 		f := s.frames[i]
@@ -320,7 +320,7 @@ func (s *scanner) punctuation(c byte) {
 	s.text, s.dot = nil, false
 }
 
-// closed ends a bracket, and says what the expression is that ends with it.
+// closed ends a bracket, and sets last to the call or index that ends with it.
 func (s *scanner) closed(c byte) {
 	f := s.top()
 	if len(s.frames) == 1 || strings.IndexByte("([{", f.open) != strings.IndexByte(")]}", c) {

@@ -1,10 +1,10 @@
-// Package discovery says where a running server is.
+// Package discovery writes and reads the file that says where a running server listens.
 //
-// With --discovery-file, or discovery.file of the configuration, serve writes where it is once
-// its port is open, and removes the file at its end. Programs that start an endpoint for
-// themselves, and vmcp call and vmcp tools, find it there. The file holds names of files and
-// never a token. Whoever serves last has the file. Without either it is the user's file, which
-// whoever serves first has.
+// With --discovery-file, or discovery.file of the configuration, serve writes that file once
+// its port is open, and removes it when it ends. Programs that start an endpoint for
+// themselves read it, and so do vmcp call and vmcp tools. It holds the names of token files,
+// never a token. A second server overwrites the file of the first, with a warning. When neither is
+// set, it is ~/.vmcp/server.json, which a second server leaves to the first one as long as that runs.
 package discovery
 
 import (
@@ -25,15 +25,15 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/files"
 )
 
-// File is what the file says.
+// File is the content of a discovery file.
 type File struct {
 	URL       string `json:"url"` // of the MCP endpoint
 	PID       int    `json:"pid"`
 	TokenFile string `json:"tokenFile,omitempty"` // with the token that callers bring
-	// AdminURL is the port for operators, and AdminTokenFile has the token for it; "" where there is none.
+	// AdminURL is the port for operators, and AdminTokenFile the file with its token; "" where there is none.
 	AdminURL       string `json:"adminUrl,omitempty"`
 	AdminTokenFile string `json:"adminTokenFile,omitempty"`
-	// Config is the configuration that is served, absolute; "" where none is a file.
+	// Config is the configuration that is served, absolute; "" where it is not in a file.
 	Config    string    `json:"config,omitempty"`
 	Version   string    `json:"version"`
 	StartedAt time.Time `json:"startedAt"`
@@ -42,8 +42,9 @@ type File struct {
 // maxDiscovery bounds a discovery file, in bytes.
 const maxDiscovery = 64 << 10
 
-// Announce writes the discovery file: that of the user where none is named, and none where that is none. The returned function removes it,
-// unless another server has written it since.
+// Announce writes a discovery file: at path, or in the user's file if path is "", or none if it is "none". It overwrites
+// the file of another server, but not a file that is no discovery file. remove deletes the file, unless another
+// server has written it since.
 func Announce(path string, d File, log *slog.Logger) (remove func(), err error) {
 	switch path {
 	case "":
@@ -59,21 +60,21 @@ func Announce(path string, d File, log *slog.Logger) (remove func(), err error) 
 	case err != nil:
 		return nil, fmt.Errorf("discovery file: %w; it is not overwritten", err)
 	case before.PID != d.PID && running(before.PID):
-		log.Warn("the discovery file named another server, which still runs; it names this one now", "file", path, "pid", before.PID, "url", before.URL)
+		log.Warn("the discovery file of another running server is overwritten", "file", path, "pid", before.PID, "url", before.URL)
 	}
 	return write(path, d)
 }
 
-// AnnounceToUser is Announce in the file of the user, which nobody asked for: a server that is found there stays, and
-// that it cannot be written is no failure.
+// AnnounceToUser writes the user's discovery file, unless that belongs to another running server. That it cannot be
+// written is logged and is no error, since nobody asked for the file.
 func AnnounceToUser(d File, log *slog.Logger) (remove func()) {
 	path := UserFile()
 	if path == "" {
 		return func() {}
 	}
 	before, live := Find(path)
-	if live && before.PID != d.PID && before.URL != d.URL { // the port is ours now, whatever has that number
-		log.Debug("the discovery file names another server, which still runs", "file", path, "pid", before.PID, "url", before.URL)
+	if live && before.PID != d.PID && before.URL != d.URL { // a server with our URL has ended: the port is ours
+		log.Debug("the discovery file belongs to another running server", "file", path, "pid", before.PID, "url", before.URL)
 		return func() {}
 	}
 	_, err := read(path)
@@ -104,12 +105,12 @@ func write(path string, d File) (remove func(), err error) {
 	}
 	return func() {
 		if now, err := files.Read(path, maxDiscovery); err == nil && bytes.Equal(now, data) {
-			_ = os.Remove(path) // a file that stays is stale, which its readers see
+			_ = os.Remove(path) // one that stays is stale, which Find detects
 		}
 	}, nil
 }
 
-// read reads a discovery file.
+// read reads a discovery file and requires url and pid.
 func read(path string) (File, error) {
 	var d File
 	data, err := files.Read(path, maxDiscovery)
@@ -122,8 +123,8 @@ func read(path string) (File, error) {
 	return d, nil
 }
 
-// Find is what a discovery file says of a server that runs. One that was left behind by
-// a process that has died says nothing.
+// Find returns what a discovery file says, and whether that server runs: its process exists, and something
+// listens at its URL.
 func Find(path string) (File, bool) {
 	d, err := read(path)
 	if err != nil || !running(d.PID) {
@@ -133,7 +134,7 @@ func Find(path string) (File, bool) {
 	if err != nil || u.Host == "" {
 		return d, false
 	}
-	conn, err := net.DialTimeout("tcp", u.Host, time.Second) // the pid may be another's by now
+	conn, err := net.DialTimeout("tcp", u.Host, time.Second) // another process may have the pid by now
 	if err != nil {
 		return d, false
 	}
@@ -141,7 +142,7 @@ func Find(path string) (File, bool) {
 	return d, true
 }
 
-// UserFile is where vmcp call and vmcp tools look when nothing else says where a server is.
+// UserFile is the file that is used when none is named; "" for a user without a home directory.
 func UserFile() string {
 	home, err := os.UserHomeDir()
 	if err != nil {
@@ -150,7 +151,7 @@ func UserFile() string {
 	return filepath.Join(home, ".vmcp", "server.json")
 }
 
-// running reports whether there is a process of that number. Where that cannot be asked, there is.
+// running reports whether a process has the id. On Windows, which cannot be asked, it is taken to have.
 func running(pid int) bool {
 	p, err := os.FindProcess(pid)
 	if err != nil {
@@ -160,10 +161,10 @@ func running(pid int) bool {
 	return err == nil || errors.Is(err, os.ErrPermission) || runtime.GOOS == "windows"
 }
 
-// Reachable is an address that was opened as clients on this machine name it.
+// Reachable is the address for clients on this machine of a server that listens on host and port.
 func Reachable(host, port string) string {
 	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
-		host = "127.0.0.1" // served everywhere, so here
+		host = "127.0.0.1" // it listens on all interfaces
 	}
 	return net.JoinHostPort(host, port)
 }

@@ -1,4 +1,4 @@
-// Package drift says what it means for scripts that backends are not as vmcp.lock has them.
+// Package drift finds what breaks in scripts because backends offer something else than vmcp.lock says.
 package drift
 
 import (
@@ -10,15 +10,15 @@ import (
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/diag"
 	"github.com/vmcp-dev/vmcp/lock"
-	"github.com/vmcp-dev/vmcp/proxy/catalog"
+	"github.com/vmcp-dev/vmcp/proxy/catalog/scripted"
 	"github.com/vmcp-dev/vmcp/proxy/validation"
 )
 
-// Problems are a problem for each line of a script that a change breaks: one that checks find with
-// what the backend offers now, and not with the lock. A change that breaks no line stands at its
+// Problems returns a problem for each line of a script that a change breaks: one that passes its checks with the
+// lock, and not with what the backends offer now. A change that breaks no line is reported at its
 // entry in the lock.
 func Problems(cfg *config.Config, locked, live *lock.File) (problems diag.Problems) {
-	text, _ := os.ReadFile(cfg.Pins.Path) // without it the problems stand at its beginning
+	text, _ := os.ReadFile(cfg.Pins.Path) // without it they are reported at line 1
 	each(cfg, locked, live, func(c lock.Change, broken diag.Problems) {
 		if problems = append(problems, broken...); len(broken) > 0 {
 			return
@@ -33,19 +33,19 @@ func Problems(cfg *config.Config, locked, live *lock.File) (problems diag.Proble
 	return problems
 }
 
-// Broken are the lines of scripts alone that changes break.
+// Broken returns only the lines of scripts that changes break.
 func Broken(cfg *config.Config, locked, live *lock.File) (problems diag.Problems) {
 	each(cfg, locked, live, func(_ lock.Change, broken diag.Problems) { problems = append(problems, broken...) })
 	return problems
 }
 
-// each calls f for every change, with the lines of scripts that it breaks.
+// each calls f for every change, with the problems of scripts that it causes.
 func each(cfg *config.Config, locked, live *lock.File, f func(lock.Change, diag.Problems)) {
 	changes := lock.Compare(locked, live)
 	if len(changes) == 0 {
 		return
 	}
-	_, before := validation.CheckWith(cfg, catalog.Known{Lock: locked})
+	_, before := validation.CheckWith(cfg, scripted.Known{Lock: locked})
 	had := map[string]bool{}
 	for _, p := range before {
 		had[p.Error()] = true
@@ -65,15 +65,15 @@ func each(cfg *config.Config, locked, live *lock.File, f func(lock.Change, diag.
 	}
 }
 
-// brokenBy are the problems of the scripts when this entry alone is as it is now.
+// brokenBy returns the problems of the scripts under the lock with this one change.
 func brokenBy(cfg *config.Config, locked, live *lock.File, c lock.Change) diag.Problems {
 	one := locked.Only(func(lock.Name) bool { return true })
 	one.Take(live, c.Name)
-	_, problems := validation.CheckWith(cfg, catalog.Known{Lock: one})
+	_, problems := validation.CheckWith(cfg, scripted.Known{Lock: one})
 	return problems
 }
 
-// Describe says in one line what changed.
+// Describe describes a change in one line.
 func Describe(c lock.Change) string {
 	switch {
 	case c.Added():
@@ -94,7 +94,7 @@ func Describe(c lock.Change) string {
 	return strings.Join(parts, ", ")
 }
 
-// lineOf is the line of an entry in the text of a lock.
+// lineOf is the number of an entry's line in the text of a lock.
 func lineOf(text []byte, n lock.Name) int {
 	i := bytes.Index(text, []byte(fmt.Sprintf("%q: {", n.String())))
 	if i < 0 {

@@ -24,13 +24,13 @@ import (
 	"github.com/vmcp-dev/vmcp/lock"
 )
 
-// Options say what the tools look like. The zero value serves them without descriptions and schemas.
+// Options say how the tools are described. The zero value serves them without descriptions and schemas.
 type Options struct {
 	Version string         // of this program
 	Lock    *lock.File     // the definitions of backends' tools; nil: none
-	Config  *config.Config // how clients see their names; nil: prefixed, as without a configuration
-	// Backend serves the tools of this backend alone, all that the lock has, under its own names: the server
-	// stands in for it. "" serves all that was recorded under the recorded names.
+	Config  *config.Config // how tools are named for clients; nil: with the default prefix of each backend
+	// Backend serves only the tools of this backend, with all that the lock has of it, under their names there: the server
+	// takes its place. "" serves all recorded tools under their recorded names.
 	Backend string
 }
 
@@ -42,21 +42,21 @@ type Server struct {
 	tools map[string]*tool
 }
 
-// tool is what was recorded of one.
+// tool is one recorded tool with its calls.
 type tool struct {
 	name    string
 	calls   []call
-	answers map[int]int // how often each of calls was given, by its index
+	answers map[int]int // how often each of calls was answered, by its index
 }
 
-// call is a recorded call with its answer.
+// call is a recorded call with its result.
 type call struct {
 	args    json.RawMessage
 	result  json.RawMessage
 	failure *cases.Failure
 }
 
-// New makes a server of cases.
+// New makes a server of recorded cases.
 func New(all []*cases.Case, o Options) (*Server, error) {
 	s := &Server{tools: map[string]*tool{}}
 	known := o.definitions()
@@ -90,7 +90,7 @@ func New(all []*cases.Case, o Options) (*Server, error) {
 		}
 	}
 	if len(s.tools) == 0 {
-		return nil, errors.New("no call is recorded that could be served")
+		return nil, errors.New("the files have no recorded calls")
 	}
 	s.server = mcp.NewServer(&mcp.Implementation{Name: "vmcp fake", Version: o.Version}, nil)
 	for _, name := range slices.Sorted(maps.Keys(s.tools)) {
@@ -99,7 +99,7 @@ func New(all []*cases.Case, o Options) (*Server, error) {
 	return s, nil
 }
 
-// Run serves one client over newline-delimited frames until in ends or ctx does.
+// Run serves one client with newline-delimited messages until in or ctx ends.
 func (s *Server) Run(ctx context.Context, in io.Reader, out io.Writer) error {
 	err := s.server.Run(ctx, &mcp.IOTransport{Reader: io.NopCloser(in), Writer: nopCloser{out}})
 	if errors.Is(err, io.EOF) || ctx.Err() != nil {
@@ -112,13 +112,13 @@ type nopCloser struct{ io.Writer }
 
 func (nopCloser) Close() error { return nil }
 
-// definition is a tool of a backend as its lock has it.
+// definition is a backend's tool as the lock has it.
 type definition struct {
 	backend, own string
 	raw          json.RawMessage
 }
 
-// definitions are the tools of the lock by all names that a script may call them by.
+// definitions are the tools of the lock by every name that a script may call them by.
 func (o Options) definitions() map[string]definition {
 	all := map[string]definition{}
 	if o.Lock == nil {
@@ -139,7 +139,7 @@ func (o Options) definitions() map[string]definition {
 	return all
 }
 
-// renamed is a tool's name after the overrides of the configuration.
+// renamed is a tool's name with the overrides of the configuration.
 func (o Options) renamed(n lock.Name) string {
 	if o.Config != nil {
 		for _, rules := range o.Config.Aggregation.Tools {
@@ -151,8 +151,8 @@ func (o Options) renamed(n lock.Name) string {
 	return n.Own
 }
 
-// prefix is what clients see before the names of a backend. Without a configuration it is that of
-// one among several.
+// prefix is what the names of a backend's tools begin with for clients. Without a configuration it is the default
+// for several backends.
 func (o Options) prefix(backend string) string {
 	if o.Config != nil {
 		return o.Config.PrefixOf(backend)
@@ -171,7 +171,7 @@ func (s *Server) tool(name string) *tool {
 
 func (t *tool) add(c call) { t.calls = append(t.calls, c) }
 
-// resultOf is the result of the recorded tool itself.
+// resultOf is the result of the scripted tool whose run was recorded.
 func resultOf(c *cases.Case) json.RawMessage {
 	content := c.Content
 	if content == nil {
@@ -187,7 +187,7 @@ func resultOf(c *cases.Case) json.RawMessage {
 	return o.JSON()
 }
 
-// offer lists a tool. The SDK refuses schemas that its clients could not read; such a tool is listed without.
+// offer adds a tool to the server. The SDK panics at schemas that its clients could not read; such a tool is added without them.
 func (s *Server) offer(name string, raw json.RawMessage) {
 	plain := &mcp.Tool{Name: name, Description: "recorded calls of " + name, InputSchema: json.RawMessage(`{"type":"object"}`)}
 	handle := func(_ context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
@@ -204,15 +204,15 @@ func (s *Server) offer(name string, raw json.RawMessage) {
 		t.OutputSchema = output
 	}
 	defer func() {
-		if recover() != nil { // its way to refuse a schema
+		if recover() != nil { // the SDK has refused a schema
 			s.server.AddTool(plain, handle)
 		}
 	}()
 	s.server.AddTool(&t, handle)
 }
 
-// answer is what was recorded for a call with these arguments: the answers of several such calls in
-// their order, and then the last again.
+// answer returns the recorded result of a call with these arguments: the results of equal calls in
+// their order, and then the last one again.
 func (s *Server) answer(name string, args json.RawMessage) *mcp.CallToolResult {
 	if len(args) == 0 {
 		args = json.RawMessage("{}")
@@ -243,7 +243,7 @@ func orEmpty(args json.RawMessage) json.RawMessage {
 	return args
 }
 
-// unknown says which recorded call is most like one that was not recorded.
+// unknown is the message for a call that was not recorded; it shows the most similar recorded call.
 func (t *tool) unknown(args json.RawMessage) string {
 	if len(t.calls) == 0 {
 		return t.name + ": no call was recorded"
@@ -269,7 +269,7 @@ func (c call) reply() *mcp.CallToolResult {
 		return failed("the recorded result cannot be sent: " + err.Error())
 	}
 	if structured := jsonscan.Get(c.result, "structuredContent"); structured != nil {
-		r.StructuredContent = structured // numbers as they were
+		r.StructuredContent = structured // numbers are not converted
 	}
 	return &r
 }
@@ -278,13 +278,13 @@ func failed(message string) *mcp.CallToolResult {
 	return &mcp.CallToolResult{IsError: true, Content: []mcp.Content{&mcp.TextContent{Text: message}}}
 }
 
-// CheckBackend says whether a lock has a backend.
+// CheckBackend returns an error unless a lock has the backend.
 func CheckBackend(f *lock.File, backend string) error {
 	if backend == "" {
 		return nil
 	}
 	if f == nil {
-		return errors.New("--backend: there is no lock file that says what its tools are")
+		return errors.New("--backend: there is no lock file with its tools")
 	}
 	if !f.Has(backend) {
 		return fmt.Errorf("--backend: the lock file has no backend %q%s", backend, spell.Hint(backend, slices.Sorted(maps.Keys(f.Backends))))

@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
-	"io/fs"
 	"slices"
 	"strings"
 
@@ -16,8 +15,8 @@ import (
 )
 
 // Apply writes the safe fixes of problems into their files, and returns the problems that are fixed.
-// Of fixes that touch each other the first is applied: the others are for another round. A file is written
-// at once or not at all; err has the files that could not be.
+// Of fixes that overlap only the first is applied; the others may be after another check. A file is replaced
+// atomically; err has those that could not be written.
 func Apply(problems diag.Problems) (fixed diag.Problems, err error) {
 	byFile := map[string]diag.Problems{}
 	for _, p := range problems {
@@ -29,7 +28,7 @@ func Apply(problems diag.Problems) (fixed diag.Problems, err error) {
 	for name, list := range byFile {
 		done, err := apply(name, list)
 		if err != nil {
-			failed = append(failed, diag.Problem{Pos: diag.Pos{File: name}, Code: "fix", Message: "cannot be fixed: " + cause(err)})
+			failed = append(failed, diag.Problem{Pos: diag.Pos{File: name}, Code: "fix", Message: "cannot be fixed: " + files.Cause(err).Error()})
 			continue
 		}
 		fixed = append(fixed, done...)
@@ -40,12 +39,12 @@ func Apply(problems diag.Problems) (fixed diag.Problems, err error) {
 	return fixed.Sorted(), nil
 }
 
-// inOneFile reports whether a fix changes the file of its problem, and a file at all.
+// inOneFile reports whether a fix changes the file of its problem and no other.
 func inOneFile(p diag.Problem) bool {
 	return p.File != "" && !strings.HasPrefix(p.File, "<") && !slices.ContainsFunc(p.Fix.Edits, func(e diag.Edit) bool { return e.File != p.File })
 }
 
-// change is an edit by bytes.
+// change is an edit with offsets in bytes.
 type change struct {
 	from, to int
 	text     string
@@ -85,7 +84,7 @@ func apply(name string, list diag.Problems) (fixed diag.Problems, err error) {
 	return fixed, formatter.Replace(name, out.Bytes())
 }
 
-// touches reports whether two changes want the same text, each in its own way.
+// touches reports whether two changes overlap and differ.
 func (c change) touches(other change) bool {
 	return c != other && c.from < other.to && other.from < c.to
 }
@@ -102,7 +101,7 @@ func changesOf(f *diag.Fix, data []byte, lines []int) (list []change, ok bool) {
 	return list, true
 }
 
-// starts are the bytes at which the lines of a text begin.
+// starts returns the offsets at which the lines of a text begin.
 func starts(data []byte) []int {
 	at := []int{0}
 	for i, b := range data {
@@ -113,7 +112,7 @@ func starts(data []byte) []int {
 	return at
 }
 
-// offset is the byte at a line and column, which count from 1, columns in characters.
+// offset returns the offset of a line and column, which count from 1, columns in characters.
 func offset(data []byte, lines []int, line, column int) (int, bool) {
 	if line < 1 || line > len(lines) || column < 1 {
 		return 0, false
@@ -132,15 +131,7 @@ func offset(data []byte, lines []int, line, column int) (int, bool) {
 	return end, n == column
 }
 
-// Line says what was done, as problems are printed.
+// Line is the message for a fixed problem, in the form of a printed problem.
 func Line(p diag.Problem) string {
 	return fmt.Sprintf("%s: fixed: %s [%s]", p.Pos, p.Fix.Title, p.Code)
-}
-
-// cause is an error without the name of the file.
-func cause(err error) string {
-	if path, ok := err.(*fs.PathError); ok {
-		err = path.Err
-	}
-	return err.Error()
 }

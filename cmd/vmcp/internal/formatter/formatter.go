@@ -21,23 +21,23 @@ import (
 	"github.com/vmcp-dev/vmcp/script/check"
 )
 
-// UsageError is a path that cannot be formatted at all.
+// UsageError is a path that is not there, or is nothing that can be formatted.
 type UsageError string
 
 func (e UsageError) Error() string { return string(e) }
 
-// Result is what became of one file.
+// Result is the result for one file.
 type Result struct {
 	File    string `json:"file"`
 	Changed bool   `json:"changed"`
-	Diff    string `json:"diff,omitempty"` // unified, where nothing is written
+	Diff    string `json:"diff,omitempty"` // unified, where the file is not written
 
 	Problems diag.Problems `json:"-"`
-	Err      error         `json:"-"` // it could not be read, written or formatted
+	Err      error         `json:"-"` // why the file could not be read, written or formatted
 }
 
-// Files are the files that paths mean, each once: the files among them, and those below the
-// folders that end in .star. The error is a UsageError for a path that is not there or is neither.
+// Files returns the files that paths name, each once: the files among them, and the files in their
+// folders, at any depth, that end in .star. The error is a UsageError for a path that is not there or is neither.
 func Files(paths []string) (found []string, err error) {
 	seen := map[string]bool{}
 	add := func(path string) {
@@ -66,7 +66,7 @@ func Files(paths []string) (found []string, err error) {
 	return found, nil
 }
 
-// below calls add with the scripts below a folder, hidden folders left out.
+// below calls add with the scripts in a folder, at any depth, but not in hidden folders.
 func below(dir string, add func(string)) error {
 	return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		switch {
@@ -87,7 +87,7 @@ func isYAML(path string) bool {
 	return slices.Contains([]string{".yaml", ".yml"}, filepath.Ext(path))
 }
 
-// Named is a configuration file and all scripts that it names.
+// Named returns a configuration file and all scripts that it names.
 func Named(path string) ([]string, error) {
 	data, err := config.ReadFile(path)
 	if err != nil {
@@ -108,13 +108,13 @@ func Named(path string) ([]string, error) {
 	return Files(slices.DeleteFunc(paths, func(p string) bool { return p == "" }))
 }
 
-// Format formats one file in place, atomically and with the mode that it has; with check it
-// writes nothing. A file with problems stays as it is.
+// Format formats one file in place, atomically and with the mode that it has; with checkOnly it
+// writes nothing. A file with problems is not changed.
 func Format(path string, checkOnly bool) Result {
 	r := Result{File: diag.File(path)}
 	data, err := files.Read(path, config.MaxFile)
 	if err != nil {
-		r.Err = fmt.Errorf("%s: %w", r.File, cause(err))
+		r.Err = fmt.Errorf("%s: %w", r.File, files.Cause(err))
 		return r
 	}
 	out := r.text(path, data)
@@ -126,12 +126,12 @@ func Format(path string, checkOnly bool) Result {
 		return r
 	}
 	if err := Replace(path, out); err != nil {
-		r.Err, r.Changed = fmt.Errorf("%s: %w", r.File, cause(err)), false
+		r.Err, r.Changed = fmt.Errorf("%s: %w", r.File, files.Cause(err)), false
 	}
 	return r
 }
 
-// Text formats a text that stands in no file.
+// Text formats a text that is in no file.
 func Text(name string, data []byte, checkOnly bool) (Result, []byte) {
 	r := Result{File: diag.File(name)}
 	out := r.text(name, data)
@@ -141,7 +141,7 @@ func Text(name string, data []byte, checkOnly bool) (Result, []byte) {
 	return r, out
 }
 
-// text formats a text, and notes whether it changed and what is wrong with it.
+// text formats a text, and notes in the result whether it changed and its problems.
 func (r *Result) text(path string, data []byte) []byte {
 	out, err := formatted(path, data)
 	var found script.Errors
@@ -178,8 +178,8 @@ func problem(file string, e *script.Error) diag.Problem {
 	return check.Problem(script.File{Name: e.Pos.Filename()}, "syntax", e)
 }
 
-// Replace writes a file by rename, through a symbolic link to where it leads. What may not be
-// written is not replaced either.
+// Replace writes a file by rename; a symbolic link stays, and its target is replaced. A file without write
+// permission is not replaced.
 func Replace(path string, data []byte) error {
 	real, err := filepath.EvalSymlinks(path)
 	if err != nil {
@@ -193,13 +193,4 @@ func Replace(path string, data []byte) error {
 		return err
 	}
 	return files.Replace(real, data)
-}
-
-// cause is an error without the path, which stands before it.
-func cause(err error) error {
-	var path *fs.PathError
-	if errors.As(err, &path) {
-		return path.Err
-	}
-	return err
 }

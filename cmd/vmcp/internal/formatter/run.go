@@ -15,25 +15,25 @@ import (
 type Options struct {
 	Check  bool   // write nothing
 	JSON   bool   // results for machines
-	Config string // what is formatted, with what it names, without a path
+	Config string // the configuration that is formatted, with the scripts that it names, when no path is given
 	In     io.Reader
 	Out    io.Writer
 
-	Shown    func(text string) string // how a text is written to Out
-	Tell     func(message string)     // for a person
+	Shown    func(text string) string // makes a text safe for Out
+	Tell     func(message string)     // for a message to a person
 	Report   func(error)
 	Problems func(p diag.Problems, asJSON bool) error
 	Print    func(v any) error // as JSON
 }
 
-// ErrReported is that of files that were not formatted, or of differences with Check, both of
-// which have been reported.
+// ErrReported is returned for files that were not formatted, and for differences with Check; both
+// have been reported.
 var ErrReported = errors.New("reported already")
 
-// standardInput is the name of what is no file.
+// standardInput is the name of standard input in messages.
 const standardInput = "<stdin>"
 
-// Run formats what paths mean: files and folders in place, "-" from In to Out.
+// Run formats paths: files and folders in place, "-" from In to Out.
 func Run(ctx context.Context, paths []string, o Options) error {
 	if len(paths) == 1 && paths[0] == "-" {
 		return o.input()
@@ -58,7 +58,7 @@ func Run(ctx context.Context, paths []string, o Options) error {
 	return o.show(results)
 }
 
-// input formats In to Out. There is nothing on it when the text cannot be formatted: an editor
+// input formats In to Out. Nothing is written when the text cannot be formatted: an editor
 // would take it for the result.
 func (o Options) input() error {
 	data, err := io.ReadAll(io.LimitReader(o.In, config.MaxFile+1))
@@ -85,7 +85,7 @@ func (o Options) write(text string) error {
 	return nil
 }
 
-// show reports what became of files.
+// show prints the results.
 func (o Options) show(results []Result) error {
 	problems := diag.Problems{}
 	wrong := false
@@ -112,13 +112,13 @@ func (o Options) show(results []Result) error {
 	return err
 }
 
-// Report is what is printed as JSON.
+// Report is the JSON of the command.
 type Report struct {
 	Files    []Result      `json:"files"`
 	Problems diag.Problems `json:"problems"`
 }
 
-// Form is the end of the help, which says so.
+// Form is the end of the help, which describes that JSON.
 var Form = jsonform.Of(Report{})
 
 func (o Options) finish(results []Result, problems diag.Problems) error {

@@ -1,4 +1,4 @@
-// Package info has the commands about the program itself: which version it is, what its configuration may say, and
+// Package info has the commands about the program itself: its version, the schema of its configuration, and
 // its manual.
 package info
 
@@ -16,14 +16,14 @@ import (
 	"github.com/vmcp-dev/vmcp/config"
 )
 
-// Env is what the commands have of the program.
+// Env is what the commands need of the program.
 type Env struct {
 	Out    io.Writer
-	JSON   func(v any) error            // prints a value for machines
+	JSON   func(v any) error            // prints a value as JSON
 	Output func(*cobra.Command) *string // adds --output
 }
 
-// Commands are schema, version and man.
+// Commands returns schema, version and man.
 func Commands(e Env) []*cobra.Command {
 	return []*cobra.Command{e.schema(), e.version(), e.man()}
 }
@@ -49,8 +49,8 @@ func (e Env) version() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "version",
 		Short: "print the version",
-		Long: `Version prints which vmcp this is, on one line. As JSON it says which commit was built, and its date;
-both are empty in a binary that was built without its repository.` + jsonform.Of(release.Build{}),
+		Long: `Version prints the version on one line. As JSON it also prints the commit and its date;
+both are empty in a binary that was built outside of its repository.` + jsonform.Of(release.Build{}),
 		Args: cobra.NoArgs,
 	}
 	output := e.Output(c)
@@ -65,7 +65,7 @@ both are empty in a binary that was built without its repository.` + jsonform.Of
 	return c
 }
 
-// man writes the manual, for those who make packages.
+// man returns the command that writes manual pages, for packagers.
 func (e Env) man() *cobra.Command {
 	return &cobra.Command{
 		Use:    "man FOLDER",

@@ -1,5 +1,5 @@
-// Package jsonform says in the help of commands which form their JSON has. It reads it from the types that the commands
-// encode, so that neither can change without the other.
+// Package jsonform describes in the help of commands the form of their JSON. It reads it from the types that the commands
+// encode, so that the help always agrees with the output.
 package jsonform
 
 import (
@@ -12,30 +12,30 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/diag"
 )
 
-// Form is one form of what a command prints.
+// Form is one form of the JSON that a command prints.
 type Form struct {
-	When  string // the flag that it comes with, such as --list; "" is the usual one
-	Name  string // what other forms call it; "" for none
-	Value any    // of the type that is encoded
-	Text  string // the form itself, where there is no such type
+	When  string // the flag that selects it, such as --list; "" is the usual one
+	Name  string // the name by which other forms refer to it; "" for none
+	Value any    // a value of the type that is encoded
+	Text  string // the form itself, where there is no type
 }
 
 // Custom is a type that encodes itself.
 type Custom interface {
-	// JSONForm is a value of the type that is written in its place.
+	// JSONForm is a value whose type is described instead.
 	JSONForm() any
 }
 
-// legend stands above the forms of every command.
-const legend = "With --output json (? marks what is left out when empty; what has no type is a text):\n"
+// legend is printed above the forms of every command.
+const legend = "With --output json (? marks what is left out when empty; what has no type is a string):\n"
 
-// width is how long a line of a form is at most, where it has a place to break.
+// width is the length at which lines of a form are broken, where they can be.
 const width = 100
 
-// Of is the end of the long help of a command that prints a value like v.
+// Of returns the end of the long help of a command that prints a value like v.
 func Of(v any) string { return Help(Form{Value: v}) }
 
-// Help is the end of the long help of a command that prints one of these forms.
+// Help returns the end of the long help of a command that prints one of these forms.
 func Help(forms ...Form) string {
 	w := writer{names: map[reflect.Type]string{}}
 	for _, f := range forms {
@@ -67,7 +67,7 @@ func Help(forms ...Form) string {
 	return strings.TrimSuffix(out, "\n")
 }
 
-// wrap breaks a form behind commas, and indents it as Markdown does what stays as it is.
+// wrap breaks a form after commas, and indents it as Markdown does code.
 func wrap(text string) string {
 	const indent = "    "
 	var b strings.Builder
@@ -82,13 +82,13 @@ func wrap(text string) string {
 	return b.String() + line + "\n"
 }
 
-// writer writes types.
+// writer prints types as forms.
 type writer struct {
 	names    map[reflect.Type]string
-	problems bool // one was named
+	problems bool // diag.Problems was among them
 }
 
-// of is a type as a part of another.
+// of is the form of a type inside another one.
 func (w *writer) of(t reflect.Type) string {
 	if name := w.names[t]; name != "" {
 		return name
@@ -109,7 +109,7 @@ func (w *writer) body(t reflect.Type) string {
 	case t.Implements(reflect.TypeFor[Custom]()):
 		return w.of(reflect.TypeOf(reflect.Zero(t).Interface().(Custom).JSONForm()))
 	case t.Implements(reflect.TypeFor[encoding.TextMarshaler]()):
-		return "text"
+		return "string"
 	}
 	switch t.Kind() {
 	case reflect.Pointer:
@@ -121,7 +121,7 @@ func (w *writer) body(t reflect.Type) string {
 	case reflect.Struct:
 		return "{" + strings.Join(w.members(t), ",") + "}"
 	case reflect.String:
-		return "text"
+		return "string"
 	case reflect.Bool:
 		return "boolean"
 	case reflect.Interface:
@@ -130,7 +130,7 @@ func (w *writer) body(t reflect.Type) string {
 	return "number"
 }
 
-// members are those of a struct, with those of what it embeds.
+// members are the members of a struct, with those of the structs that it embeds.
 func (w *writer) members(t reflect.Type) (list []string) {
 	for f := range t.Fields() {
 		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
@@ -147,7 +147,7 @@ func (w *writer) members(t reflect.Type) (list []string) {
 		if strings.Contains(options, "omit") {
 			text += "?"
 		}
-		if kind := w.of(f.Type); kind != "text" {
+		if kind := w.of(f.Type); kind != "string" {
 			text += ":" + kind
 		}
 		list = append(list, text)

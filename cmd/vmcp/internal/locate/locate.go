@@ -1,4 +1,4 @@
-// Package locate finds the endpoint that a command speaks to when no flag says which, and what it takes to be let in.
+// Package locate finds the endpoint that a command connects to when no flag names it, and the credentials and certificates for it.
 package locate
 
 import (
@@ -6,50 +6,64 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"sigs.k8s.io/yaml"
 
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/discovery"
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/usage"
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/certs"
 	"github.com/vmcp-dev/vmcp/internal/files"
 )
 
-// Where an endpoint is that nothing else is said of.
+// The endpoint when neither a flag nor a file names one.
 const (
 	defaultHost, defaultPort = "127.0.0.1", "4483"
 	DefaultURL               = "http://" + defaultHost + ":" + defaultPort + "/mcp"
 )
 
-// Flags say where an endpoint is; "" says nothing.
+// Flags are the flags that name an endpoint; "" is not set.
 type Flags struct {
 	URL, TokenFile, CAFile string
-	Config                 string // a configuration that says where it listens, if the file is there
+	Config                 string // a configuration with the endpoint's address, if the file is there
+	// Running uses the user's endpoint, if it runs, instead of one of Config where nothing listens: for commands that
+	// change nothing.
+	Running bool
 }
 
-// Endpoint is where one is.
+// Endpoint is where an endpoint is, and what a connection to it needs.
 type Endpoint struct {
 	URL      string
-	AdminURL string // of the port for operators; "" where it has none of its own
+	AdminURL string // of the port for operators; "" where there is none
 
-	tokenFile  string // "": what VMCP_TOKEN holds, or nothing
-	named      string // who named tokenFile
+	tokenFile  string // "": the token is that of VMCP_TOKEN, or none
+	named      string // the flag or file that named tokenFile
 	adminToken string // the file with the token of the port for operators
-	caFile     string // to trust beside the system's certificates
+	caFile     string // CA certificates to trust besides the system's
 	certFile   string // the endpoint's own certificate, where its configuration is here
-	config     string // that named it
+	config     string // the configuration that names it
+
+	// Instead is the URL at which nothing listens, when Flags.Running led to another endpoint.
+	Instead string
 }
 
-// Find is the endpoint that the flags name, or else the one of the configuration here, or else the user's.
+// Find returns the endpoint that the flags name, else that of the configuration, else the user's.
 func Find(flags Flags) Endpoint {
 	f := Endpoint{URL: flags.URL}
 	switch {
 	case flags.URL != "":
 	case Exists(flags.Config):
-		f = foundIn(flags.Config)
+		if f = foundIn(flags.Config); flags.Running && !listens(f.URL) {
+			if user := foundBy(discovery.UserFile(), ""); user.URL != "" {
+				user.Instead = f.URL
+				f = user
+			}
+		}
 	default:
 		f = foundBy(discovery.UserFile(), DefaultURL)
 	}
@@ -60,8 +74,34 @@ func Find(flags Flags) Endpoint {
 	return f
 }
 
-// At is the endpoint that a URL names. The user's discovery file says which token it takes, if it is of the same one and
-// no flag says.
+// ParseURL parses the value of --url. A URL without a path gets /mcp.
+func ParseURL(text string) (*url.URL, error) {
+	u, err := url.Parse(text)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return nil, usage.Error("--url: want a URL such as " + DefaultURL)
+	}
+	if u.Path == "" || u.Path == "/" {
+		u.Path = "/mcp"
+	}
+	return u, nil
+}
+
+// listens reports whether a connection to a URL can be opened.
+func listens(address string) bool {
+	u, err := url.Parse(address)
+	if err != nil {
+		return false
+	}
+	conn, err := net.DialTimeout("tcp", u.Host, time.Second)
+	if err != nil {
+		return false
+	}
+	_ = conn.Close()
+	return true
+}
+
+// At returns the endpoint at a URL. Its token file is that of the flags, else that of the user's discovery file if this
+// names the same URL.
 func At(flags Flags) Endpoint {
 	f := Endpoint{URL: flags.URL, caFile: flags.CAFile}
 	if flags.TokenFile != "" {
@@ -74,13 +114,13 @@ func At(flags Flags) Endpoint {
 	return f
 }
 
-// Exists reports whether a file can be read that may be a configuration.
+// Exists reports whether a file exists that can be read and is no larger than a configuration may be.
 func Exists(name string) bool {
 	_, err := files.Read(name, config.MaxFile)
 	return err == nil
 }
 
-// foundBy is what a discovery file says, unless it is stale.
+// foundBy returns the endpoint of a discovery file, or one at the URL otherwise if the file is missing or stale.
 func foundBy(file, otherwise string) Endpoint {
 	if file != "" {
 		if d, ok := discovery.Find(file); ok {
@@ -90,8 +130,8 @@ func foundBy(file, otherwise string) Endpoint {
 	return Endpoint{URL: otherwise}
 }
 
-// foundIn is where a configuration is served. The rest of the file is not looked at: it may
-// need an environment that only the server has.
+// foundIn returns the endpoint at which a configuration is served. It reads only the fields for that: the rest may
+// use variables that only the server has.
 func foundIn(file string) Endpoint {
 	var declared struct {
 		Listen string       `json:"listen"`
@@ -113,7 +153,7 @@ func foundIn(file string) Endpoint {
 		}
 		return filepath.Join(filepath.Dir(file), name)
 	}
-	host, port, err := net.SplitHostPort(declared.Listen)
+	host, port, err := net.SplitHostPort(config.Address(file, declared.Listen))
 	if err != nil || port == "0" {
 		host, port = defaultHost, defaultPort
 	}
@@ -130,15 +170,15 @@ func foundIn(file string) Endpoint {
 	}
 	f := foundBy(announced, scheme+discovery.Reachable(host, port)+"/mcp")
 	f.certFile, f.config = beside(declared.TLS.Cert), file
-	if host, port, err := net.SplitHostPort(declared.Admin.Listen); err == nil && port != "0" && f.AdminURL == "" {
+	if host, port, err := net.SplitHostPort(config.Address(file, declared.Admin.Listen)); err == nil && port != "0" && f.AdminURL == "" {
 		f.AdminURL = "http://" + discovery.Reachable(host, port)
 	}
 	f.adminToken = cmp.Or(f.adminToken, beside(declared.Admin.TokenFile))
 	return f
 }
 
-// served is the user's discovery file if it is of a server of this configuration, which may listen elsewhere than
-// the configuration says.
+// served returns the user's discovery file if a server of this configuration has written it; that may listen elsewhere
+// than the configuration says, by a flag for example.
 func served(file string) string {
 	d, ok := discovery.Find(discovery.UserFile())
 	abs, err := filepath.Abs(file)
@@ -148,14 +188,14 @@ func served(file string) string {
 	return discovery.UserFile()
 }
 
-// TokenFile is the file with the token, if it is known; VMCP_TOKEN goes before it.
+// TokenFile is the file with the token, if it is known; a token in VMCP_TOKEN is used instead of it.
 func (f Endpoint) TokenFile() string { return f.tokenFile }
 
-// Token is the credential for the endpoint; "" for nothing. The environment goes before what
-// a file says that nobody named.
+// Token returns the bearer token for the endpoint; "" for none. VMCP_TOKEN has precedence over a token file
+// unless that is named by --token-file.
 func (f Endpoint) Token() (string, error) { return f.token(f.tokenFile, f.named) }
 
-// AdminToken is Token for the port for operators.
+// AdminToken returns the bearer token for the port for operators.
 func (f Endpoint) AdminToken() (string, error) {
 	if f.named == "--token-file" || f.AdminURL == "" {
 		return f.Token()
@@ -175,11 +215,11 @@ func (f Endpoint) token(file, named string) (string, error) {
 	return token, nil
 }
 
-// Environment is the token that the environment holds; "" for none.
+// Environment returns the token in VMCP_TOKEN; "" for none.
 func Environment() string { return strings.TrimSpace(os.Getenv("VMCP_TOKEN")) }
 
-// Transport trusts what the endpoint shows as its certificate, if there is more to trust than
-// the system does.
+// Transport trusts the certificates of --ca-file, or else the one in the configuration, besides those that the system
+// trusts.
 func (f Endpoint) Transport() (http.RoundTripper, error) {
 	if f.caFile == "" && f.certFile == "" {
 		return http.DefaultTransport, nil

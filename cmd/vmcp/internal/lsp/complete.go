@@ -19,7 +19,7 @@ import (
 	"github.com/vmcp-dev/vmcp/script/check/types"
 )
 
-// before is the text of the script around a place, up to it; ok is false where no script stands.
+// before is the text of the script that a position is in, up to the position; ok is false outside of scripts.
 func (d *doc) before(p position) (text string, ok bool) {
 	if !isYAML(d.path) {
 		return d.text.src[:d.text.offset(p)], true
@@ -44,8 +44,8 @@ func (d *doc) before(p position) (text string, ok bool) {
 	return "", false
 }
 
-// continues reports whether the lines behind a block as far as one are blank: somebody may be about
-// to write there.
+// continues reports whether all lines after a block up to this one are blank: the user may be about
+// to extend the block there.
 func (d *doc) continues(b starfmt.Block, line int) bool {
 	for n := b.Last; n <= line; n++ {
 		if strings.TrimSpace(d.text.line(n)) != "" {
@@ -55,10 +55,10 @@ func (d *doc) continues(b starfmt.Block, line int) bool {
 	return true
 }
 
-// maxCompletions bounds an answer.
+// maxCompletions bounds the items of one response.
 const maxCompletions = 500
 
-// complete offers what may be written at a place.
+// complete answers textDocument/completion.
 func (s *server) complete(d *doc, p placeParams) (completionList, error) {
 	list := completionList{Items: []completionItem{}}
 	text, ok := d.before(p.Position)
@@ -66,7 +66,7 @@ func (s *server) complete(d *doc, p placeParams) (completionList, error) {
 		return list, nil
 	}
 	q := query{doc: d, program: d.project.program, line: p.Position.Line + 1, context: cursor.At(text), builtins: tableOf(d.path)}
-	list.Incomplete = d.project.program == nil // nothing is known yet: ask again
+	list.Incomplete = d.project.program == nil // not checked yet: the editor asks again
 	word := q.context.Word
 	if strings.Contains(word, "\n") {
 		return list, nil
@@ -86,7 +86,7 @@ func (s *server) complete(d *doc, p placeParams) (completionList, error) {
 	return list, nil
 }
 
-// tableOf are the builtins that a file can use.
+// tableOf returns the builtins that a file can use.
 func tableOf(path string) []check.Builtin {
 	if files.IsTest(path) {
 		return slices.Concat(builtins.Table(), suite.Table())
@@ -94,7 +94,7 @@ func tableOf(path string) []check.Builtin {
 	return builtins.Table()
 }
 
-// query is a question about a place.
+// query is a request for completion at a place.
 type query struct {
 	doc      *doc
 	program  *check.Program
@@ -105,7 +105,7 @@ type query struct {
 
 func (q *query) file() string { return diag.File(q.doc.path) }
 
-// items are what may stand at the place, best first.
+// items are the completions for the place, best first.
 func (q *query) items() []completionItem {
 	c := q.context
 	switch c.Kind {
@@ -123,7 +123,7 @@ func (q *query) items() []completionItem {
 	return nil
 }
 
-// builtin finds a row of the table.
+// builtin finds a builtin by its name.
 func (q *query) builtin(name string) (check.Builtin, bool) {
 	i := slices.IndexFunc(q.builtins, func(b check.Builtin) bool { return b.Name == name })
 	if i < 0 {
@@ -132,7 +132,7 @@ func (q *query) builtin(name string) (check.Builtin, bool) {
 	return q.builtins[i], true
 }
 
-// names are those that a script can use, its own first.
+// names are the names that a script can use, those of the file first.
 func (q *query) names() (items []completionItem) {
 	seen := map[string]bool{}
 	add := func(item completionItem) {
@@ -160,7 +160,7 @@ func (q *query) names() (items []completionItem) {
 	return items
 }
 
-// own are the names of the file that mean something at the line: those of the top level and of the
+// own are the names of the file that are visible at the line: those of the top level and of the
 // function around it.
 func (q *query) own() (names []string) {
 	tree := q.known().Tree(q.file(), q.line)
@@ -194,7 +194,7 @@ func (q *query) own() (names []string) {
 	return slices.Compact(names)
 }
 
-// parameters are the names of the arguments that a call may have.
+// parameters are the parameters of the call around the place.
 func (q *query) parameters() (items []completionItem) {
 	b, ok := q.builtin(q.context.Call.String())
 	if !ok {
@@ -210,7 +210,7 @@ func (q *query) parameters() (items []completionItem) {
 	return items
 }
 
-// fields are what stands behind a dot: members of a module, fields of a struct, methods.
+// fields complete the name after a dot: members of a module, fields of a struct, methods.
 func (q *query) fields() (items []completionItem) {
 	of := q.context.Of
 	if b, ok := q.builtin(of.Name); ok && !of.Call && len(of.Steps) == 0 {
@@ -242,7 +242,7 @@ func (q *query) fields() (items []completionItem) {
 	return items
 }
 
-// methods are those of the values of a kind.
+// methods are the methods of values of a kind.
 func methods(k types.Kind) []string {
 	switch k {
 	case types.Text:
@@ -282,7 +282,7 @@ func (q *query) typeOf(p *cursor.Path) types.Type {
 	return t
 }
 
-// taken is the type of a field, a key or an element of what has another one.
+// taken is the type of a field, a key or an element of a value of type t.
 func taken(t types.Type, step cursor.Step) types.Type {
 	for _, a := range t.Atoms() {
 		if step.Name == "" && a.Kind == types.List {
@@ -295,7 +295,7 @@ func taken(t types.Type, step cursor.Step) types.Type {
 	return types.Any
 }
 
-// expression is a path as an expression of a script.
+// expression is a path as text that can be parsed.
 func expression(p *cursor.Path) string {
 	var b strings.Builder
 	b.WriteString(p.Name)
@@ -312,7 +312,7 @@ func expression(p *cursor.Path) string {
 	return b.String()
 }
 
-// texts are the tools where one is named, and the arguments of a tool where its dict is written.
+// texts complete strings: names of tools where a builtin expects one, and keys in the dict of a tool's arguments.
 func (q *query) texts() (items []completionItem) {
 	c := q.context
 	if c.Kind == cursor.Text && c.Depth == 0 && check.NamesEntry(c.Call.String(), c.Key) {
@@ -351,7 +351,7 @@ func (q *query) texts() (items []completionItem) {
 	return items
 }
 
-// tool is what is known of a tool.
+// tool finds a tool.
 func (q *query) tool(name string) (check.Tool, bool) {
 	if q.program == nil {
 		return check.Tool{}, false
@@ -359,7 +359,7 @@ func (q *query) tool(name string) (check.Tool, bool) {
 	return q.program.Tool(name)
 }
 
-// tools are the names under which clients see them; those with a dot say the same once more.
+// tools are the names of tools for clients, without the second form backend.tool of each.
 func (q *query) tools() (names []string) {
 	if q.program == nil {
 		return nil
@@ -372,7 +372,7 @@ func (q *query) tools() (names []string) {
 	return names
 }
 
-// shortType is the type of a property in a word.
+// shortType is the type of a property, such as string.
 func shortType(property []byte) string {
 	return types.Read(property, types.Plain, "").Type.String()
 }

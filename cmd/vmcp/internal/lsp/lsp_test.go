@@ -18,7 +18,7 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/testmode"
 )
 
-// editor is the other end of a server.
+// editor is the client of a server.
 type editor struct {
 	testing.TB
 	dir  string
@@ -27,12 +27,12 @@ type editor struct {
 	done chan error
 	id   int
 	text map[string]string // of open files
-	// problems are the diagnostics that came last, by file and with the version.
+	// problems are the last diagnostics, by file and version.
 	problems map[string][]diagnostic
 	versions map[string]int
 }
 
-// edit begins a session in a copy of the shop.
+// edit starts a session in a copy of the example shop.
 func edit(t testing.TB) *editor {
 	t.Helper()
 	dir, err := filepath.EvalSymlinks(t.TempDir())
@@ -77,7 +77,7 @@ func (e *editor) notify(method string, params any) {
 	e.send(map[string]any{"method": method, "params": params})
 }
 
-// receive takes the next message; diagnostics are kept.
+// receive reads the next message; diagnostics are kept.
 func (e *editor) receive() (id int, result json.RawMessage, err error) {
 	e.Helper()
 	content, err := readMessage(e.out)
@@ -138,7 +138,7 @@ func (e *editor) call(method string, params any, result any) {
 
 func (e *editor) uri(name string) string { return uriOf(filepath.Join(e.dir, name)) }
 
-// open opens a file with another text than the saved one.
+// open opens a file with a text that is not saved.
 func (e *editor) open(name, text string) {
 	e.Helper()
 	e.text[name] = text
@@ -166,7 +166,7 @@ func (e *editor) checked(name string, version int) []string {
 	return out
 }
 
-// at are the params for the place of a mark, ‸, in the text of a file.
+// at are the params for the position of a mark, ‸, in the text of a file.
 func (e *editor) at(name, text string) map[string]any {
 	e.Helper()
 	before, _, ok := strings.Cut(text, "‸")
@@ -177,7 +177,7 @@ func (e *editor) at(name, text string) map[string]any {
 	return map[string]any{"textDocument": map[string]any{"uri": e.uri(name)}, "position": p}
 }
 
-// completes opens a text with a mark and returns what may stand there.
+// completes opens a text with a mark and returns the completions there.
 func (e *editor) completes(name, marked string) []string {
 	e.Helper()
 	text := strings.ReplaceAll(marked, "‸", "")
@@ -225,14 +225,14 @@ func TestDiagnostics(t *testing.T) {
 	if got := e.checked("tools/refund.star", 3); len(got) != 1 || !strings.HasSuffix(got[0], " syntax") {
 		t.Errorf("problems %q of a broken script", got)
 	}
-	// An unsaved library is what others see.
+	// Other files load the unsaved text of a library.
 	e.open("lib/money.star", "def in_cents(total):\n    return int(total * 100)\n")
 	e.change("tools/refund.star", body(`print(order["status"], to_cents(1))`), 4)
 	e.checked("lib/money.star", 1)
 	if got := e.checked("tools/refund.star", 4); len(got) != 1 || !strings.HasSuffix(got[0], " load") {
 		t.Errorf("problems %q, want one of load", got)
 	}
-	// Inline scripts are at their place in the YAML.
+	// Inline scripts have their positions in the YAML.
 	yaml, err := os.ReadFile(filepath.Join(e.dir, "vmcp.yaml"))
 	if err != nil {
 		t.Fatal(err)
@@ -319,7 +319,7 @@ func TestHoverAndDefinition(t *testing.T) {
 	}
 }
 
-// applied is a text with edits.
+// applied is a text with edits applied.
 func applied(text string, edits []textEdit) string {
 	t := newText(text)
 	slices.SortFunc(edits, func(a, b textEdit) int { return t.offset(b.Range.Start) - t.offset(a.Range.Start) })
@@ -409,7 +409,7 @@ func TestProtocol(t *testing.T) {
 	}
 }
 
-// TestRandomEdits: whatever is typed, there are answers, and at the end the problems of the text.
+// TestRandomEdits: every request is answered whatever is typed, and at the end the problems are those of the text.
 func TestRandomEdits(t *testing.T) {
 	e := edit(t)
 	src := body(`print(order["status"], to_cents(1))`)
@@ -445,8 +445,8 @@ func TestRandomEdits(t *testing.T) {
 	}
 }
 
-// BenchmarkKeystroke types into a script of 500 lines and asks for completion; p95 is what nearly
-// all keystrokes take from the change to the answer, problems those to the diagnostics.
+// BenchmarkKeystroke types into a script of 500 lines and asks for completion; p95 is the 95th percentile of the
+// time from the change to the response, problems that to the diagnostics.
 func BenchmarkKeystroke(b *testing.B) {
 	e := edit(b)
 	var lines strings.Builder

@@ -7,12 +7,14 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 
 	"go.starlark.net/resolve"
 	"go.starlark.net/starlark"
 	"go.starlark.net/syntax"
 
 	"github.com/vmcp-dev/vmcp/builtins"
+	"github.com/vmcp-dev/vmcp/internal/clip"
 	"github.com/vmcp-dev/vmcp/internal/diag"
 	"github.com/vmcp-dev/vmcp/internal/starfmt"
 	"github.com/vmcp-dev/vmcp/script"
@@ -20,13 +22,13 @@ import (
 	"github.com/vmcp-dev/vmcp/script/source"
 )
 
-// tree is that of the script around a line, as its text is now; of a text that cannot be parsed
-// that of the last one that could be, if old ones will do.
+// tree parses the current text of the script around a line. If that has a syntax error and old is set, it returns the
+// tree of the last check.
 func (s *server) tree(d *doc, line int, old bool) *syntax.File {
 	for _, f := range d.scripts(line) {
 		tree, err := source.Parse(f, script.Limits{})
 		if err == nil {
-			_ = source.Resolve(tree, builtins.All()) // what is undefined has no binding
+			_ = source.Resolve(tree, builtins.All()) // an undefined name has no binding
 			return tree
 		}
 	}
@@ -36,7 +38,7 @@ func (s *server) tree(d *doc, line int, old bool) *syntax.File {
 	return d.project.program.Tree(diag.File(d.path), line+1)
 }
 
-// scripts is the script around a line, as a list of one; none where there is no script.
+// scripts is the script around a line, as a list of one; empty where there is no script.
 func (d *doc) scripts(line int) []script.File {
 	if !isYAML(d.path) {
 		return []script.File{{Name: diag.File(d.path), Source: []byte(d.text.src), Origin: diag.InFile(d.path)}}
@@ -49,7 +51,7 @@ func (d *doc) scripts(line int) []script.File {
 	return nil
 }
 
-// nodeAt is the name or literal at a place, with the nodes around it, innermost last.
+// nodeAt is the name or literal at a position, and the nodes around it, innermost last.
 func (d *doc) nodeAt(tree *syntax.File, p position) (found syntax.Node, around []syntax.Node) {
 	if tree == nil {
 		return nil, nil
@@ -74,7 +76,7 @@ func (d *doc) nodeAt(tree *syntax.File, p position) (found syntax.Node, around [
 	return found, around
 }
 
-// after reports whether a position is behind a place.
+// after reports whether a position is after a line and column.
 func after(p syntax.Position, line, column int) bool {
 	return int(p.Line) > line || int(p.Line) == line && int(p.Col) > column
 }
@@ -90,7 +92,7 @@ func (t *text) nodeRange(n syntax.Node) textRange {
 	return textRange{t.place(int(start.Line), int(start.Col)), t.place(int(end.Line), int(end.Col))}
 }
 
-// hover says what stands at a place: a builtin with its signature, a tool with its schemas, the
+// hover answers textDocument/hover: a builtin with its signature, a tool with its schemas, the
 // type of an expression.
 func (s *server) hover(d *doc, p placeParams) (*hover, error) {
 	if d.project == nil {
@@ -156,7 +158,7 @@ func last(nodes []syntax.Node) syntax.Node {
 	return nodes[len(nodes)-1]
 }
 
-// signature is the head of a function.
+// signature is the first line of a function's definition.
 func signature(def *syntax.DefStmt) string {
 	var params []string
 	for _, p := range def.Params {
@@ -176,7 +178,7 @@ func signature(def *syntax.DefStmt) string {
 	return fmt.Sprintf("def %s(%s)", def.Name.Name, strings.Join(params, ", "))
 }
 
-// docOf is the documentation of a function.
+// docOf is the docstring of a function.
 func docOf(def *syntax.DefStmt) string {
 	if len(def.Body) == 0 {
 		return ""
@@ -190,10 +192,10 @@ func docOf(def *syntax.DefStmt) string {
 	return ""
 }
 
-// maxSchema bounds a schema that is shown.
+// maxSchema bounds a schema that is shown, in bytes.
 const maxSchema = 4000
 
-// aboutTool is a tool with its schemas.
+// aboutTool describes a tool, with its schemas.
 func aboutTool(name string, t check.Tool) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "**%s**", name)
@@ -208,17 +210,13 @@ func aboutTool(name string, t check.Tool) string {
 		if len(part.raw) == 0 || json.Indent(&text, part.raw, "", "  ") != nil {
 			continue
 		}
-		shown := text.String()
-		if len(shown) > maxSchema {
-			shown = strings.ToValidUTF8(shown[:maxSchema], "") + "…"
-		}
-		fmt.Fprintf(&b, "\n\n%s\n```json\n%s\n```", part.title, shown)
+		fmt.Fprintf(&b, "\n\n%s\n```json\n%s\n```", part.title, clip.Text(text.String(), maxSchema))
 	}
 	return b.String()
 }
 
-// definition is where a name gets its meaning, through load statements, and the declaration of a
-// scripted tool.
+// definition answers textDocument/definition: where a name is bound, also through load statements, or where a
+// scripted tool is declared.
 func (s *server) definition(d *doc, p placeParams) (*location, error) {
 	tree := s.tree(d, p.Position.Line, true)
 	n, around := d.nodeAt(tree, p.Position)
@@ -239,7 +237,7 @@ func (s *server) definition(d *doc, p placeParams) (*location, error) {
 	return nil, nil
 }
 
-// first is where a name is bound first, or where that comes from if a load binds it.
+// first is where a name is bound first, or in the loaded file if a load statement binds it.
 func (s *server) first(d *doc, line int, first *syntax.Ident) *location {
 	tree := s.tree(d, line, true)
 	for _, stmt := range tree.Stmts {
@@ -256,7 +254,7 @@ func (s *server) first(d *doc, line int, first *syntax.Ident) *location {
 	return &location{d.uri, d.text.nodeRange(first)}
 }
 
-// loaded is where a file that a load statement names gives a name its meaning.
+// loaded is where the file of a load statement binds a name.
 func (s *server) loaded(d *doc, load *syntax.LoadStmt, name *syntax.Ident) *location {
 	for i, to := range load.To {
 		if to == name {
@@ -281,7 +279,7 @@ func (s *server) loaded(d *doc, load *syntax.LoadStmt, name *syntax.Ident) *loca
 	return at
 }
 
-// load finds the file of a load statement.
+// load reads the file of a load statement.
 func (d *doc) load(load *syntax.LoadStmt) (script.File, bool) {
 	if d.project == nil || d.project.program == nil {
 		return script.File{}, false
@@ -312,7 +310,7 @@ func globals(tree *syntax.File) (names []*syntax.Ident) {
 	return names
 }
 
-// defineText is the file that a load statement names, or the scripted tool that a text names.
+// defineText is the file that a load statement names, or the scripted tool that a string names.
 func (s *server) defineText(d *doc, lit *syntax.Literal, around []syntax.Node) (*location, error) {
 	if load, ok := last(around).(*syntax.LoadStmt); ok {
 		if f, ok := d.load(load); ok {
@@ -332,9 +330,9 @@ func (s *server) defineText(d *doc, lit *syntax.Literal, around []syntax.Node) (
 	return &location{s.uri(path), s.textOf(path).span(tool.Pos, 0, 0)}, nil
 }
 
-var nameText = regexp.MustCompile(`^[\p{L}_][\p{L}\p{Nd}_]*$`)
+var nameText = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[\p{L}_][\p{L}\p{Nd}_]*$`) })
 
-// reserved are words that are no names.
+// reserved are the words that cannot be names.
 var reserved = map[string]bool{}
 
 func init() {
@@ -343,11 +341,11 @@ func init() {
 	}
 }
 
-func isName(s string) bool { return nameText.MatchString(s) && !reserved[s] }
+func isName(s string) bool { return nameText().MatchString(s) && !reserved[s] }
 
-func isWord(r rune) bool { return nameText.MatchString("_" + string(r)) }
+func isWord(r rune) bool { return nameText().MatchString("_" + string(r)) }
 
-// local finds the local name at a place; the error says why there is none that can be renamed.
+// local finds the local name at a position; the error says why the name there cannot be renamed.
 func (s *server) local(d *doc, p position) (id *syntax.Ident, function *syntax.DefStmt, tree *syntax.File, err error) {
 	tree = s.tree(d, p.Line, false)
 	if tree == nil {
@@ -405,8 +403,8 @@ func (s *server) rename(d *doc, p placeParams) (*workspaceEdit, error) {
 	return &workspaceEdit{Changes: map[string][]textEdit{d.uri: edits}}, nil
 }
 
-// renamable refuses a rename that would change what a script means: the new name is used in the
-// function, or the old one is that of a parameter that calls name.
+// renamable refuses a rename that would change the meaning of the script: the function uses the new name
+// already, or calls pass the parameter by its old name.
 func (s *server) renamable(tree *syntax.File, function *syntax.DefStmt, first *syntax.Ident, to string) error {
 	var problem error
 	syntax.Walk(function, func(n syntax.Node) bool {
@@ -439,8 +437,8 @@ func (s *server) renamable(tree *syntax.File, function *syntax.DefStmt, first *s
 	return problem
 }
 
-// isParameter reports whether a name is bound first among the parameters of a function, or of one
-// inside of it.
+// isParameter reports whether a name is bound first as a parameter of a function, or of one
+// inside it.
 func isParameter(function *syntax.DefStmt, first *syntax.Ident) (found bool) {
 	look := func(params []syntax.Expr) {
 		for _, p := range params {
@@ -474,7 +472,7 @@ func isTopLevel(tree *syntax.File, function *syntax.DefStmt) bool {
 	return false
 }
 
-// definesTool reports whether a file has tools, so that nothing but its tests loads it.
+// definesTool reports whether a file defines tools, so that only its tests load it.
 func definesTool(tree *syntax.File) bool {
 	for _, id := range globals(tree) {
 		if id.Name == source.Run {

@@ -13,7 +13,7 @@ import (
 	"github.com/vmcp-dev/vmcp/script"
 )
 
-// textOf is the text of a file, saved or not.
+// textOf is the text of a file, with unsaved changes.
 func (s *server) textOf(path string) *text {
 	if d := s.docs[path]; d != nil {
 		return d.text
@@ -25,7 +25,7 @@ func (s *server) textOf(path string) *text {
 	return newText(string(data))
 }
 
-// diagnostics are problems of one file as editors take them.
+// diagnostics converts the problems of one file.
 func (s *server) diagnostics(path string, problems diag.Problems) []diagnostic {
 	t := s.checkedText(path).text
 	if t == nil {
@@ -53,7 +53,7 @@ func (s *server) diagnostics(path string, problems diag.Problems) []diagnostic {
 	return out
 }
 
-// actions are the fixes of the problems in a range.
+// actions answers textDocument/codeAction: the fixes of the problems in a range.
 func (s *server) actions(params json.RawMessage) (any, error) {
 	var p actionParams
 	if err := json.Unmarshal(params, &p); err != nil {
@@ -61,7 +61,7 @@ func (s *server) actions(params json.RawMessage) (any, error) {
 	}
 	d := s.docs[pathOf(p.TextDocument.URI)]
 	if d == nil || d.project == nil || d.project.texts[d.path].number != d.version {
-		return []codeAction{}, nil // what is known is about an older text
+		return []codeAction{}, nil // the last check was of an older text
 	}
 	actions := []codeAction{}
 	for _, one := range d.project.problems {
@@ -95,7 +95,7 @@ func (s *server) edits(list []diag.Edit) workspaceEdit {
 	return w
 }
 
-// format formats a document: nothing when it is formatted, or cannot be.
+// format answers textDocument/formatting: no edits if the document is formatted, or has a syntax error.
 func (s *server) format(d *doc, _ placeParams) ([]textEdit, error) {
 	var out []byte
 	var err error
@@ -108,12 +108,12 @@ func (s *server) format(d *doc, _ placeParams) ([]textEdit, error) {
 		return nil, refuse("%v", err)
 	}
 	if err != nil || string(out) == d.text.src {
-		return []textEdit{}, nil // what is wrong is shown as problems
+		return []textEdit{}, nil // the check reports what is wrong
 	}
 	return []textEdit{d.text.difference(string(out))}, nil
 }
 
-// difference is one edit that makes a text another one: of the lines in which they differ.
+// difference is one edit that turns a text into another, of the lines from the first that differs to the last.
 func (t *text) difference(to string) textEdit {
 	from := t.src
 	head := 0
@@ -131,7 +131,7 @@ func (t *text) difference(to string) textEdit {
 	return textEdit{Range: textRange{t.positionOf(head), t.positionOf(len(from) - tail)}, NewText: to[head : len(to)-tail]}
 }
 
-// positionOf is the position of a byte.
+// positionOf is the position of an offset in bytes.
 func (t *text) positionOf(at int) position {
 	line := 0
 	for line+1 < len(t.starts) && t.starts[line+1] <= at {

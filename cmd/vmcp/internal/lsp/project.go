@@ -13,31 +13,32 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/files"
 	"github.com/vmcp-dev/vmcp/lock"
 	"github.com/vmcp-dev/vmcp/proxy/catalog"
+	"github.com/vmcp-dev/vmcp/proxy/catalog/scripted"
 	"github.com/vmcp-dev/vmcp/script"
 	"github.com/vmcp-dev/vmcp/script/check"
 )
 
-// configName is the name of a configuration that is looked for above a document.
+// configName is the name of the configuration that is searched for in the folders above a document.
 const configName = "vmcp.yaml"
 
-// project is a configuration with its scripts, or a single script without one.
+// project is what is checked at once: a configuration with its scripts, or one script without a configuration.
 type project struct {
-	config string // an absolute path; "" for a script that belongs to none
-	script string // an absolute path, without a configuration
-	// program is what is known of the scripts by the last check, and problems what it found.
+	config string // an absolute path; "" for a script without a configuration
+	script string // the absolute path of a script without a configuration
+	// program and problems are the results of the last check; program is nil before the first.
 	program  *check.Program
 	problems diag.Problems
-	texts    map[string]version // the open documents as they were when that check began
+	texts    map[string]version // the open documents as that check saw them
 	cache    check.Cache
 }
 
-// version is one text of a document.
+// version is the text of a document at one of its versions.
 type version struct {
 	number int
 	text   *text
 }
 
-// configOf is the configuration that a file belongs to: it itself, or the nearest one above it.
+// configOf is the configuration that a file belongs to: itself, or the nearest vmcp.yaml above it; "" for none.
 func configOf(path string) string {
 	if isYAML(path) {
 		return path
@@ -57,7 +58,7 @@ func isYAML(path string) bool {
 	return slices.Contains([]string{".yaml", ".yml"}, filepath.Ext(path))
 }
 
-// checked is what a check has found.
+// checked is the result of a check.
 type checked struct {
 	project  *project
 	program  *check.Program
@@ -65,9 +66,9 @@ type checked struct {
 	texts    map[string]version
 }
 
-// check checks a project as its files are now, with the texts that are not saved. It does not
-// touch the project, and may run beside everything else.
-func (p *project) check(unsaved catalog.Overlay, lockFile string, last *check.Program) checked {
+// check checks a project: its files on disk, with the unsaved texts in place of theirs. It runs in a goroutine of its own and
+// uses of the project only the paths, which do not change, and the cache, which nothing else uses.
+func (p *project) check(unsaved scripted.Overlay, lockFile string, last *check.Program) checked {
 	if p.config == "" {
 		return p.checkAlone(unsaved[p.script], last)
 	}
@@ -82,7 +83,7 @@ func (p *project) check(unsaved catalog.Overlay, lockFile string, last *check.Pr
 	if cfg == nil {
 		return checked{project: p, program: last, problems: problems}
 	}
-	known := catalog.Known{Overlay: unsaved, Last: last, Cache: &p.cache}
+	known := scripted.Known{Overlay: unsaved, Last: last, Cache: &p.cache}
 	if lockFile == "" {
 		lockFile = cfg.Pins.Path
 	}
@@ -97,10 +98,10 @@ func (p *project) check(unsaved catalog.Overlay, lockFile string, last *check.Pr
 	return result
 }
 
-// sourceOf is a script as it is checked without a configuration that says what it is: with the tools that it declares.
+// sourceOf is a script without a configuration as it is checked: with the tools that it declares.
 func sourceOf(f script.File) check.Source {
 	src := check.Source{File: f, Kind: check.Library}
-	declared, _ := check.ReadDeclarations(f) // their problems are told by the check
+	declared, _ := check.ReadDeclarations(f) // the check reports their problems
 	switch {
 	case files.IsTest(f.Name):
 		src.Kind = check.TestFile
@@ -113,7 +114,7 @@ func sourceOf(f script.File) check.Source {
 	return src
 }
 
-// checkAlone checks a script that belongs to no configuration.
+// checkAlone checks a script without a configuration.
 func (p *project) checkAlone(data []byte, last *check.Program) checked {
 	if data == nil {
 		var err error

@@ -1,7 +1,7 @@
 package lsp
 
-// The part of the Language Server Protocol 3.17 that is spoken here. Lines and characters count
-// from 0, characters in units of UTF-16.
+// The part of the Language Server Protocol 3.17 that is implemented. Lines and characters count
+// from 0, characters in UTF-16 code units.
 
 type position struct {
 	Line      int `json:"line"`
@@ -59,7 +59,7 @@ type hover struct {
 	Range    textRange `json:"range"`
 }
 
-// completionItem is one of what may be written. Its edit replaces the word that is begun.
+// completionItem is one completion. Its edit replaces the word at the position.
 type completionItem struct {
 	Label         string    `json:"label"`
 	Kind          int       `json:"kind"`
@@ -110,7 +110,7 @@ type changeParams struct {
 	} `json:"contentChanges"`
 }
 
-// placeParams are those of requests about a place.
+// placeParams are the params of requests about a position in a document, and of didClose.
 type placeParams struct {
 	TextDocument document `json:"textDocument"`
 	Position     position `json:"position"`

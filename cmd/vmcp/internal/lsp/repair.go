@@ -10,8 +10,8 @@ import (
 	"github.com/vmcp-dev/vmcp/script/source"
 )
 
-// known is what is known of the script at the place: by the last check, or, of a text that could never be
-// parsed or a file that is not there yet, by one of the text without what is half-written.
+// known is the result of the last check, if it has a tree of the script at the place. If not, since the script
+// was never free of syntax errors or is a new file, it is a check of the repaired text.
 func (q *query) known() *check.Program {
 	if q.program.Tree(q.file(), q.line) != nil || isYAML(q.doc.path) {
 		return q.program
@@ -28,7 +28,7 @@ func (q *query) known() *check.Program {
 	return q.doc.repaired.program
 }
 
-// repair is what is known of a text without what is half-written at a line.
+// repair is the check of a repaired text, which is reused for further requests at the same line of the same text.
 type repair struct {
 	text    *text
 	line    int
@@ -36,11 +36,11 @@ type repair struct {
 	program *check.Program
 }
 
-// mostRepairs bounds the lines that are left out.
+// mostRepairs bounds the lines that are replaced.
 const mostRepairs = 20
 
-// repaired is a text in which the line that somebody writes, and others that cannot be parsed, do nothing;
-// ok is false when too much is wrong.
+// repaired replaces the line that is being edited, and others that cannot be parsed, by pass;
+// ok is false when the text still has a syntax error after mostRepairs lines.
 func repaired(src string, line int) (text string, ok bool) {
 	lines := strings.SplitAfter(src, "\n")
 	for range mostRepairs {
@@ -58,13 +58,13 @@ func repaired(src string, line int) (text string, ok bool) {
 			return "", false
 		}
 		if line = min(int(one.Pos.Line), len(lines)); strings.TrimSpace(lines[line-1]) == "pass" || strings.TrimSpace(lines[line-1]) == "" {
-			line-- // what stands before it is not complete
+			line-- // the line before is incomplete
 		}
 	}
 	return "", false
 }
 
-// idle is a line that does nothing, with the indentation of another one.
+// idle is pass, with the indentation and the end of another line.
 func idle(line string) string {
 	rest := strings.TrimLeft(line, " \t")
 	end := line[len(strings.TrimRight(line, "\r\n")):]

@@ -6,11 +6,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/vmcp-dev/vmcp/proxy/catalog"
+	"github.com/vmcp-dev/vmcp/proxy/catalog/scripted"
 )
 
-// TestTextsThatNeverParsed: what stands before the place is known all the same, of a text that was never
-// right, and of a file that is not there yet.
+// TestTextsThatNeverParsed: completion works in a text that never was without a syntax error, and in a file
+// that does not exist yet.
 func TestTextsThatNeverParsed(t *testing.T) {
 	const text = `tool(name = "fresh", description = "F.", parameters = {"type": "object", "properties": {"id": {"type": "string"}}})
 
@@ -44,7 +44,7 @@ def run(params):
 	}
 }
 
-// TestTestFilesHaveTheirOwnModule: testing is known in files of tests alone.
+// TestTestFilesHaveTheirOwnModule: the module testing exists in files of tests only.
 func TestTestFilesHaveTheirOwnModule(t *testing.T) {
 	e := edit(t)
 	const marked = "def test_a():\n    testing.ans‸\n"
@@ -61,7 +61,7 @@ func TestTestFilesHaveTheirOwnModule(t *testing.T) {
 	}
 }
 
-// TestNothingIsKnownAtFirst: before the project was looked at, an answer says that there will be more.
+// TestNothingIsKnownAtFirst: before the first check of the project, a response is marked as incomplete.
 func TestNothingIsKnownAtFirst(t *testing.T) {
 	src := newText("def run(params):\n    return cal\n")
 	path := filepath.Join(t.TempDir(), "a.star")
@@ -72,7 +72,7 @@ func TestNothingIsKnownAtFirst(t *testing.T) {
 	if err != nil || !list.Incomplete || len(list.Items) == 0 {
 		t.Errorf("complete: %+v, %v; want names, and that there are more", list, err)
 	}
-	p.program = p.check(catalog.Overlay{path: []byte(src.src)}, "", nil).program
+	p.program = p.check(scripted.Overlay{path: []byte(src.src)}, "", nil).program
 	if list, err = s.complete(d, placeParams{Position: position{1, 14}}); err != nil || list.Incomplete {
 		t.Errorf("complete: %+v, %v; want that this is all", list, err)
 	}

@@ -11,7 +11,7 @@ import (
 	"sync"
 )
 
-// maxMessage bounds one message.
+// maxMessage bounds one message, in bytes.
 const maxMessage = 64 << 20
 
 // message is a request, a response or a notification of JSON-RPC.
@@ -24,7 +24,7 @@ type message struct {
 	Error   *rpcError       `json:"error,omitempty"`
 }
 
-// rpcError is the answer to a request that cannot be done.
+// rpcError is the error of a response.
 type rpcError struct {
 	Code    int    `json:"code"`
 	Message string `json:"message"`
@@ -43,12 +43,12 @@ const (
 	codeFailed         = -32803
 )
 
-// refuse is an error for the person in the editor.
+// refuse is an error that the editor shows to the user.
 func refuse(format string, args ...any) error {
 	return &rpcError{codeFailed, fmt.Sprintf(format, args...)}
 }
 
-// readMessage reads the content of one message, behind its header.
+// readMessage reads one message: its header, and the content that it returns.
 func readMessage(r *bufio.Reader) ([]byte, error) {
 	length := -1
 	for lines := 0; ; lines++ {
@@ -83,7 +83,7 @@ func readMessage(r *bufio.Reader) ([]byte, error) {
 	return content, nil
 }
 
-// writer writes whole messages.
+// writer writes one message at a time.
 type writer struct {
 	mu sync.Mutex
 	w  io.Writer // guarded by mu

@@ -1,6 +1,6 @@
-// Package lsp is the language server of scripts: problems while they are typed, completion of
+// Package lsp is the language server of scripts: problems as the user types, completion of
 // tools, arguments and fields, hover, definition, formatting, fixes and renaming. It speaks the
-// Language Server Protocol on a pair of streams.
+// Language Server Protocol over a pair of streams.
 package lsp
 
 import (
@@ -16,20 +16,29 @@ import (
 	"slices"
 
 	"github.com/vmcp-dev/vmcp/internal/diag"
-	"github.com/vmcp-dev/vmcp/proxy/catalog"
+	"github.com/vmcp-dev/vmcp/proxy/catalog/scripted"
 	"github.com/vmcp-dev/vmcp/script/check"
 )
 
 // Options are those of a server.
 type Options struct {
 	Config  string // the configuration of all documents; "": the nearest vmcp.yaml above each
-	Lock    string // the lock file; "": the one that the configuration names
+	Lock    string // the lock file; "": that of the configuration
 	Version string
 	Log     func(message string)
 }
 
-// One goroutine, that of Run, has the state: documents, projects and what was found. Beside it
-// one reads messages and at most one checks, and both send what they have to it.
+// server is a session with one editor. The goroutine of Run owns all of its state and needs no lock: it handles one
+// message or one result of a check at a time, and requests are answered in the order they came. Two other
+// goroutines send to it: read passes on the messages of the editor, and check runs the one check under way.
+//
+// Every change of a document marks its project dirty. After a notification, next starts the check of the first dirty
+// project, on a copy of the texts as they are then; further changes wait in dirty until it has finished.
+// Its results replace those of the project, unless that was forgotten meanwhile, and publish sends the diagnostics of
+// all projects. Requests use the results of the last check, with the text as it is now.
+//
+// Before initialize and after shutdown every other request gets an error. exit ends Run, and so does the end of the
+// input; either is an error without a shutdown request before it. Run waits for the check under way.
 type server struct {
 	o    Options
 	out  *writer
@@ -40,7 +49,7 @@ type server struct {
 	dirty    []*project
 	results  chan checked
 
-	shown       map[string]bool // files with problems in the editor
+	shown       map[string]bool // files that the editor shows problems of
 	initialized bool
 	shutdown    bool
 }
@@ -51,21 +60,21 @@ type doc struct {
 	path    string
 	version int
 	text    *text
-	project *project // nil: it is nothing of ours
+	project *project // nil: neither a script nor a configuration
 
 	repaired repair
 }
 
-// incoming is what the reader has read.
+// incoming is a message that was read, or the error that ended the reading.
 type incoming struct {
 	content []byte
 	err     error
 }
 
-// ErrNoShutdown is that of an editor that leaves without having said so.
-var ErrNoShutdown = errors.New("the editor has gone without a shutdown request")
+// ErrNoShutdown is returned when the editor ends the session without a shutdown request.
+var ErrNoShutdown = errors.New("the editor closed the connection without a shutdown request")
 
-// Run serves an editor until it leaves. The error is nil after a proper end.
+// Run serves an editor until the session ends. The error is nil after shutdown, and when ctx ends.
 func Run(ctx context.Context, in io.Reader, out io.Writer, o Options) error {
 	if o.Config != "" {
 		var err error
@@ -102,7 +111,7 @@ func Run(ctx context.Context, in io.Reader, out io.Writer, o Options) error {
 	}
 }
 
-// read ends with the stream, or with the process.
+// read reads messages until the stream ends. A read that blocks is not interrupted by ctx: it ends with the stream or the process.
 func read(ctx context.Context, in io.Reader, to chan<- incoming) {
 	r := bufio.NewReader(in)
 	for {
@@ -128,11 +137,11 @@ func (s *server) ended(err error) error {
 	return err
 }
 
-// message handles one message; exit says that it is the last.
+// message handles one message; exit reports whether it was the notification exit.
 func (s *server) message(content []byte) (exit bool, err error) {
 	var m message
 	if err := json.Unmarshal(content, &m); err != nil {
-		return false, s.out.write(message{ID: json.RawMessage("null"), Error: &rpcError{codeParse, "a message is no JSON: " + err.Error()}})
+		return false, s.out.write(message{ID: json.RawMessage("null"), Error: &rpcError{codeParse, "a message is not JSON: " + err.Error()}})
 	}
 	if m.Method == "exit" {
 		if !s.shutdown {
@@ -141,7 +150,7 @@ func (s *server) message(content []byte) (exit bool, err error) {
 		return true, nil
 	}
 	if m.Method == "" {
-		return false, nil // an answer: nothing is asked
+		return false, nil // a response; this server sends no requests
 	}
 	result, err := s.safely(m)
 	if m.ID == nil {
@@ -160,7 +169,7 @@ func (s *server) message(content []byte) (exit bool, err error) {
 	return false, s.out.write(answer)
 }
 
-// safely keeps a mistake of ours from ending the session.
+// safely handles a message, and turns a panic into an error of that request.
 func (s *server) safely(m message) (result any, err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -213,7 +222,7 @@ func (s *server) handle(m message) (any, error) {
 	case "initialized", "$/cancelRequest", "$/setTrace", "workspace/didChangeConfiguration", "textDocument/willSave":
 	default:
 		if m.ID == nil {
-			return nil, nil // others' notifications
+			return nil, nil // a notification that is not supported
 		}
 		return nil, &rpcError{codeNoMethod, "no method " + m.Method}
 	}
@@ -245,7 +254,7 @@ func decode[P any](params json.RawMessage, f func(P) error) error {
 	return f(p)
 }
 
-// at calls what answers a request about a place of an open document.
+// at decodes the params of a request about a position, and calls f with its document, which has to be open.
 func at[R any](s *server, params json.RawMessage, f func(*doc, placeParams) (R, error)) (any, error) {
 	var p placeParams
 	if err := json.Unmarshal(params, &p); err != nil {
@@ -303,7 +312,7 @@ func (s *server) closed(p placeParams) error {
 	return nil
 }
 
-// needed reports whether an open document belongs to a project.
+// needed reports whether a document of a project is open.
 func (s *server) needed(p *project) bool {
 	for _, d := range s.docs {
 		if d.project == p {
@@ -313,7 +322,7 @@ func (s *server) needed(p *project) bool {
 	return false
 }
 
-// forget drops a project that nothing is open of.
+// forget removes a project without open documents, and its diagnostics.
 func (s *server) forget(p *project) {
 	delete(s.all, p.config+p.script)
 	s.dirty = slices.DeleteFunc(s.dirty, func(q *project) bool { return q == p })
@@ -323,10 +332,10 @@ func (s *server) forget(p *project) {
 	}
 }
 
-// configurationText finds what a file of YAML has that is a configuration of ours.
+// configurationText matches the fields by which a YAML file of another name is recognized as a configuration.
 var configurationText = regexp.MustCompile(`(?m)^(backends|scriptedTools|compositeTools|scripts):`)
 
-// projectOf is the project of a document; nil for what is neither a script nor a configuration.
+// projectOf finds or makes the project of a document; nil for what is neither a script nor a configuration.
 func (s *server) projectOf(d *doc) *project {
 	p := &project{script: d.path}
 	switch name := configOf(d.path); {
@@ -348,21 +357,21 @@ func (s *server) projectOf(d *doc) *project {
 	return p
 }
 
-// mark has a project checked again.
+// mark marks a project to be checked again.
 func (s *server) mark(p *project) {
 	if p != nil && !slices.Contains(s.dirty, p) {
 		s.dirty = append(s.dirty, p)
 	}
 }
 
-// next begins the next check, if none is under way.
+// next starts the check of the next dirty project, unless one is under way.
 func (s *server) next() error {
 	if s.checking != nil || len(s.dirty) == 0 {
 		return nil
 	}
 	p := s.dirty[0]
 	s.dirty = slices.Delete(s.dirty, 0, 1)
-	unsaved, texts := catalog.Overlay{}, map[string]version{}
+	unsaved, texts := scripted.Overlay{}, map[string]version{}
 	for _, d := range s.docs {
 		unsaved[d.path] = []byte(d.text.src)
 		if d.project == p {
@@ -374,8 +383,8 @@ func (s *server) next() error {
 	return nil
 }
 
-// check checks beside everything else.
-func (s *server) check(p *project, unsaved catalog.Overlay, texts map[string]version, last *check.Program) {
+// check runs one check in its own goroutine, and sends the result to Run, also after a panic.
+func (s *server) check(p *project, unsaved scripted.Overlay, texts map[string]version, last *check.Program) {
 	result := checked{project: p, program: last}
 	defer func() {
 		if v := recover(); v != nil {
@@ -387,7 +396,7 @@ func (s *server) check(p *project, unsaved catalog.Overlay, texts map[string]ver
 	result = p.check(unsaved, s.o.Lock, last)
 }
 
-// finished takes over what a check has found.
+// finished stores the result of a check and publishes the diagnostics.
 func (s *server) finished(r checked) error {
 	s.checking = nil
 	if s.all[r.project.config+r.project.script] == r.project {
@@ -399,7 +408,7 @@ func (s *server) finished(r checked) error {
 	return s.next()
 }
 
-// publish shows the editor all problems, and that others are gone.
+// publish sends the diagnostics of all files that have problems, and empty lists for files that had some before.
 func (s *server) publish() error {
 	found := map[string]diag.Problems{}
 	for _, p := range s.all {
@@ -439,7 +448,7 @@ func (s *server) publish() error {
 	return nil
 }
 
-// checkedText is the text of an open document that its problems are about.
+// checkedText is the version of an open document that the last check has seen.
 func (s *server) checkedText(path string) (v version) {
 	if d := s.docs[path]; d != nil && d.project != nil {
 		v = d.project.texts[path]
@@ -447,7 +456,7 @@ func (s *server) checkedText(path string) (v version) {
 	return v
 }
 
-// uri is that of a file, as the editor writes it if it is open.
+// uri is the URI of a file, in the editor's spelling if the file is open.
 func (s *server) uri(path string) string {
 	if d := s.docs[path]; d != nil {
 		return d.uri

@@ -37,7 +37,7 @@ def both(a, b):
     return refund(a) + charge(b)
 `
 
-// what opens the file with a mark, and asks about the place.
+// what opens the file with a mark, and sends a request about its position.
 func (e *editor) what(method, marked string, result any) {
 	e.Helper()
 	name, text := "tools/several.star", strings.ReplaceAll(marked, "‸", "")

@@ -12,7 +12,7 @@ import (
 	"github.com/vmcp-dev/vmcp/script/source"
 )
 
-// symbol is something that an outline of a document shows.
+// symbol is an entry of a document's outline.
 type symbol struct {
 	Name      string    `json:"name"`
 	Detail    string    `json:"detail,omitempty"`
@@ -28,8 +28,8 @@ const (
 	symbolVariable = 13
 )
 
-// symbols are the tools, functions and variables of all scripts of a document, in the order of the text. Of a
-// script that cannot be parsed there are none.
+// symbols answers textDocument/documentSymbol: the tools, functions and variables of all scripts of a document, in the order of
+// the text. A script with a syntax error has none.
 func (s *server) symbols(d *doc, _ placeParams) ([]symbol, error) {
 	out := []symbol{}
 	for _, f := range d.allScripts() {
@@ -58,7 +58,7 @@ func (s *server) symbols(d *doc, _ placeParams) ([]symbol, error) {
 	return out, nil
 }
 
-// allScripts are the scripts of a document.
+// allScripts returns the scripts of a document.
 func (d *doc) allScripts() (all []script.File) {
 	if !isYAML(d.path) {
 		return d.scripts(0)
@@ -69,7 +69,7 @@ func (d *doc) allScripts() (all []script.File) {
 	return all
 }
 
-// entryOf is the function that a text names as that of a declared tool: tool(..., entry="refund").
+// entryOf is the function that a string names as the entry of a declared tool: tool(..., entry="refund").
 func entryOf(tree *syntax.File, lit *syntax.Literal, around []syntax.Node) *syntax.DefStmt {
 	if len(around) < 2 {
 		return nil
@@ -88,7 +88,7 @@ func entryOf(tree *syntax.File, lit *syntax.Literal, around []syntax.Node) *synt
 	return functionOf(tree, name)
 }
 
-// functionOf is the function of a name at the top level of a file; nil when there is none.
+// functionOf is the function with a name at the top level of a file; nil when there is none.
 func functionOf(tree *syntax.File, name string) *syntax.DefStmt {
 	for _, stmt := range tree.Stmts {
 		if def, ok := stmt.(*syntax.DefStmt); ok && def.Name.Name == name {
@@ -98,7 +98,7 @@ func functionOf(tree *syntax.File, name string) *syntax.DefStmt {
 	return nil
 }
 
-// functions are those that a tool can name as its entry.
+// functions are the functions that a tool can name as its entry.
 func (q *query) functions() (items []completionItem) {
 	tree := q.known().Tree(q.file(), q.line)
 	if tree == nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/diag"
 )
 
-// text is that of a document, with the places of its lines.
+// text is the text of a document, with the offsets of its lines.
 type text struct {
 	src    string
 	starts []int
@@ -26,7 +26,7 @@ func newText(src string) *text {
 	return t
 }
 
-// line is a line by its number from 0, without its end.
+// line is a line by its number from 0, without the line break.
 func (t *text) line(n int) string {
 	if n < 0 || n >= len(t.starts) {
 		return ""
@@ -38,7 +38,7 @@ func (t *text) line(n int) string {
 	return strings.TrimSuffix(t.src[t.starts[n]:end], "\r")
 }
 
-// offset is the byte of a position; one that is not in the text is taken for the nearest.
+// offset is the offset in bytes of a position; for one outside of the text, of the nearest.
 func (t *text) offset(p position) int {
 	if p.Line < 0 {
 		return 0
@@ -50,7 +50,7 @@ func (t *text) offset(p position) int {
 	for units, line := 0, t.line(p.Line); units < p.Character && len(line) > 0; {
 		r, size := utf8.DecodeRuneInString(line)
 		if units += units16(r); units > p.Character {
-			break // between the halves of a character
+			break // inside a surrogate pair
 		}
 		at, line = at+size, line[size:]
 	}
@@ -64,7 +64,7 @@ func units16(r rune) int {
 	return 1
 }
 
-// length16 is the length of a text in units of UTF-16.
+// length16 is the length of a text in UTF-16 code units.
 func length16(s string) (n int) {
 	for _, r := range s {
 		n += units16(r)
@@ -72,7 +72,7 @@ func length16(s string) (n int) {
 	return n
 }
 
-// place is where a line and a column, which count from 1, in characters, are.
+// place is the position of a line and a column, which count from 1, columns in characters.
 func (t *text) place(line, column int) position {
 	p := position{Line: max(line-1, 0)}
 	rest := t.line(p.Line)
@@ -84,14 +84,14 @@ func (t *text) place(line, column int) position {
 	return p
 }
 
-// column is the place of a position in characters, from 1.
+// column is the line and column of a position; both count from 1, columns in characters.
 func (t *text) column(p position) (line, column int) {
 	at := t.offset(p)
 	line = min(max(p.Line, 0), len(t.starts)-1)
 	return line + 1, utf8.RuneCountInString(t.src[t.starts[line]:max(at, t.starts[line])]) + 1
 }
 
-// span is the range of a problem; without an end it is the word at its beginning.
+// span is the range of a problem; without an end, that of the word at its beginning.
 func (t *text) span(from diag.Pos, endLine, endColumn int) textRange {
 	r := textRange{Start: t.place(from.Line, from.Column)}
 	if r.End = r.Start; endLine > 0 {
@@ -109,13 +109,13 @@ func less(a, b position) bool {
 	return a.Line < b.Line || a.Line == b.Line && a.Character < b.Character
 }
 
-// changed is the text with another one in the place of a range.
+// changed is the text with a range replaced.
 func (t *text) changed(r textRange, with string) *text {
 	from, to := t.offset(r.Start), t.offset(r.End)
 	return newText(t.src[:min(from, to)] + with + t.src[max(from, to):])
 }
 
-// pathOf is the file that a URI names; "" for what is no file.
+// pathOf is the path of a file URI; "" for others.
 func pathOf(uri string) string {
 	u, err := url.Parse(uri)
 	if err != nil || u.Scheme != "file" || u.Path == "" {

@@ -1,5 +1,5 @@
-// Package manifests checks the manifests of objects of Kubernetes without a cluster, in the words of the status
-// that they would get.
+// Package manifests checks manifests of Kubernetes objects without a cluster, and reports problems with the texts
+// that the status of the objects would have.
 package manifests
 
 import (
@@ -21,8 +21,8 @@ type File struct {
 	Text []byte
 }
 
-// Check finds what is wrong with the objects of files, which may refer to each other. ConfigMaps, Secrets and
-// objects of ToolHive that are in none of the files are taken to be in the cluster, and what stands in them is not
+// Check returns the problems of the objects in files, which may refer to each other. ConfigMaps, Secrets and
+// objects of ToolHive that are in none of the files are assumed to be in the cluster, and their content is not
 // checked.
 func Check(files []File) diag.Problems {
 	s := &set{places: map[object.Ref]func(string) diag.Pos{}, state: resolve.State{
@@ -41,14 +41,14 @@ func Check(files []File) diag.Problems {
 	return s.problems.Sorted()
 }
 
-// set is what the files hold.
+// set is the objects of the files.
 type set struct {
 	state    resolve.State
 	places   map[object.Ref]func(path string) diag.Pos
 	problems diag.Problems
 }
 
-// add takes an object.
+// add adds an object.
 func (s *set) add(m object.Manifest) {
 	twice := false
 	switch o := m.Object.(type) {
@@ -66,7 +66,7 @@ func (s *set) add(m object.Manifest) {
 		s.state.Secrets[o.Name] = o
 	}
 	if twice {
-		s.problems = append(s.problems, diag.Problem{Pos: m.Pos, Code: "config", Path: "metadata.name", Message: fmt.Sprintf("a %s of this name is there already", m.Kind)})
+		s.problems = append(s.problems, diag.Problem{Pos: m.Pos, Code: "config", Path: "metadata.name", Message: fmt.Sprintf("there is another %s with this name", m.Kind)})
 	}
 }
 
@@ -77,7 +77,7 @@ func put[T any](s *set, all map[string]*T, ref object.Ref, o *T, place func(stri
 	return twice
 }
 
-// report finds what is wrong with the objects of a state.
+// report adds the problems of a resolved state.
 func (s *set) report(state *resolve.State) {
 	r := resolve.New(resolve.Options{Check: validation.CheckTools, AllowAnonymous: true, Offline: true})
 	for _, server := range r.Resolve(state) {
@@ -100,7 +100,7 @@ func (s *set) report(state *resolve.State) {
 	}
 }
 
-// policies finds what is wrong with the policies of a configuration.
+// policies returns the problems of the policies of a configuration.
 func policies(cfg *config.Config) diag.Problems {
 	_, problems := policy.Compile(cfg)
 	return problems
@@ -113,7 +113,7 @@ func (s *set) place(of object.Ref, path string) diag.Pos {
 	return diag.Pos{}
 }
 
-// unused compiles the tools that no server of the files refers to, each alone. What they load may be a library of
+// unused compiles the tools that no server of the files refers to, each alone. Files that they load may be libraries of
 // a server that is not there.
 func (s *set) unused() {
 	var scripted, composites []config.NameRef
@@ -133,7 +133,7 @@ func (s *set) unused() {
 	}
 }
 
-// alone checks the one tool that a config refers to.
+// alone checks the one tool that a configuration has.
 func (s *set) alone(c config.Config) {
 	state := s.state
 	server := &object.VirtualMCPServer{Meta: object.Meta{Name: "alone"}}

@@ -1,5 +1,5 @@
-// Package migration is the work of vmcp migrate-composite: it reads workflows of files, makes
-// scripts of them, and prints, writes or verifies those.
+// Package migration is the command vmcp migrate-composite: it reads workflows from files, translates them into
+// scripts, and prints, writes or verifies these.
 package migration
 
 import (
@@ -17,7 +17,7 @@ import (
 	"github.com/vmcp-dev/vmcp/migrate"
 )
 
-// Migration is what migrate-composite was asked to do.
+// Migration is the flags and surroundings of the command.
 type Migration struct {
 	In  io.Reader
 	Out io.Writer
@@ -28,24 +28,24 @@ type Migration struct {
 	Style  string   // a [migrate.Style]
 	Output string   // script or scripted-tools: what is printed
 	Write  string   // the folder to write into; empty: print
-	Cases  string   // of Verify: a file or a folder of recorded cases
+	Cases  string   // of Verify: a file with recorded cases, or a folder of them
 	All    bool     // every workflow of the files
-	Fix    bool     // what a definition means where the legacy engine refused it
+	Fix    bool     // the intended meaning of definitions that the legacy engine refused
 }
 
-// workflowFile is a file that may have workflows.
+// workflowFile is a file that may define workflows.
 type workflowFile struct {
-	name     string // as messages have it
+	name     string // in messages
 	data     []byte
 	found    *migrate.File
-	inFolder bool // it need not have any
+	inFolder bool // found in a folder: it need not define any
 }
 
-// Check refuses values that flags do not have; output is whether --output was given.
+// Check returns an error for values that a flag does not have; output reports whether --output was given.
 func (m *Migration) Check(output bool) error {
 	switch {
 	case m.Write != "" && output:
-		return usage.Error("want --write, which puts scripts and entries into files, or --output, which prints; not both")
+		return usage.Error("want either --write, which writes files, or --output, which prints")
 	case m.Style != string(migrate.Exact) && m.Style != string(migrate.Clean):
 		return usage.Error("--style: want exact or clean, have " + m.Style)
 	case m.Output != "script" && m.Output != "scripted-tools":
@@ -54,7 +54,7 @@ func (m *Migration) Check(output bool) error {
 	return nil
 }
 
-// chosen reads the files and makes scripts of the workflows of these names.
+// chosen reads the files and translates the workflows with these names.
 func (m *Migration) chosen(names []string) (sources []*workflowFile, scripts []*migrate.Script, err error) {
 	if sources, err = m.read(); err == nil {
 		scripts, err = m.scripts(sources, names)
@@ -62,7 +62,7 @@ func (m *Migration) chosen(names []string) (sources []*workflowFile, scripts []*
 	return sources, scripts, err
 }
 
-// Run migrates the workflows of these names, or the only one, and prints or writes the scripts.
+// Run translates the workflows with these names, or the only one, and prints or writes the scripts.
 func (m *Migration) Run(names []string) error {
 	sources, scripts, err := m.chosen(names)
 	if err != nil {
@@ -89,7 +89,7 @@ func (m *Migration) Run(names []string) error {
 	return nil
 }
 
-// read reads everything that -f names, and finds the workflows in it.
+// read reads everything that -f names, and the workflows in it.
 func (m *Migration) read() (sources []*workflowFile, err error) {
 	for _, name := range m.Files {
 		found, err := m.open(name)
@@ -111,7 +111,7 @@ func (m *Migration) read() (sources []*workflowFile, err error) {
 		}
 	}
 	if !some && problems == nil {
-		problems = append(problems, fmt.Errorf("%s: no file here has a workflow", strings.Join(m.Files, ", ")))
+		problems = append(problems, fmt.Errorf("%s: no workflows found", strings.Join(m.Files, ", ")))
 	}
 	return sources, errors.Join(problems...)
 }
@@ -154,10 +154,10 @@ func (m *Migration) open(name string) ([]*workflowFile, error) {
 	return sources, nil
 }
 
-// maxWorkflows bounds the text of a file.
+// maxWorkflows bounds one file, in bytes.
 const maxWorkflows = 64 << 20
 
-// readWorkflows reads what -f names itself, which need not be a regular file: a shell's <(command) is a pipe.
+// readWorkflows reads a path that -f names, which need not be a regular file: a shell's <(command) is a pipe.
 func readWorkflows(name string) ([]byte, error) {
 	f, err := os.Open(name)
 	if err != nil {
@@ -171,7 +171,7 @@ func readWorkflows(name string) ([]byte, error) {
 	return data, err
 }
 
-// unresolved reports references of servers to definitions that are in no file.
+// unresolved reports references of servers to definitions that none of the files has.
 func (m *Migration) unresolved(sources []*workflowFile) {
 	var known []string
 	for _, s := range sources {
@@ -193,7 +193,7 @@ func (m *Migration) unresolved(sources []*workflowFile) {
 	}
 }
 
-// scripts migrates the workflows that are asked for. All problems of all of them are reported.
+// scripts translates the chosen workflows. It reports the problems of all of them.
 func (m *Migration) scripts(sources []*workflowFile, names []string) ([]*migrate.Script, error) {
 	var defs []*migrate.Definition
 	for _, s := range sources {

@@ -12,7 +12,7 @@ import (
 	"github.com/vmcp-dev/vmcp/migrate/verify"
 )
 
-// Verify runs recorded cases: against their own definitions, or against one of the file.
+// Verify replays recorded cases: against the definitions in them, or against one of the files.
 func (m *Migration) Verify(ctx context.Context, given bool, names []string) error {
 	cases, err := verify.Load(m.Cases)
 	if err != nil {
@@ -44,7 +44,7 @@ func (m *Migration) Verify(ctx context.Context, given bool, names []string) erro
 	return nil
 }
 
-// verifyCase runs one case, writes its rows and reports whether it differs.
+// verifyCase replays one case, writes its rows and reports whether the script differs.
 func (m *Migration) verifyCase(ctx context.Context, w io.Writer, c verify.Case, s *migrate.Script) bool {
 	var have verify.Outcome
 	var err error
@@ -62,7 +62,7 @@ func (m *Migration) verifyCase(ctx context.Context, w io.Writer, c verify.Case, 
 		fmt.Fprintf(w, "%s\tbroken\t%s\t\t\n", c.Name, oneLine(err.Error()))
 		return true
 	case len(diffs) == 0 && c.Style == migrate.Clean && c.Want.Refused() == "" && c.Want.Status != "completed":
-		fmt.Fprintf(w, "%s\tfree\tthe recorded run failed; a clean script need not\t\t\n", c.Name)
+		fmt.Fprintf(w, "%s\tfree\tthe recorded run failed; a clean script may succeed\t\t\n", c.Name)
 		return false
 	case len(diffs) == 0:
 		fmt.Fprintf(w, "%s\tsame\t\t\t\n", c.Name)
@@ -77,7 +77,7 @@ func (m *Migration) verifyCase(ctx context.Context, w io.Writer, c verify.Case, 
 	return true
 }
 
-// oneLine shortens a text to what a table has room for.
+// oneLine shortens a text for a table.
 func oneLine(s string) string {
 	return clip.Line(strings.Join(strings.Fields(s), " "), 101)
 }

@@ -24,16 +24,16 @@ func (m *Migration) printEntries(scripts []*migrate.Script) error {
 	return err
 }
 
-// newFile is a file that write makes.
+// newFile is a file that is to be written.
 type newFile struct {
 	name  string
 	data  []byte
-	there bool // before, with the same content
+	there bool // existed before, with the same content
 	made  bool // by this command
 }
 
-// writeAll puts each script into a file, and next to each configuration one that uses them.
-// Nothing is written unless everything can be: a file that is there has to have the same
+// writeAll writes each script into a file, and next to each configuration one that uses them.
+// It writes nothing unless all of it can be written: a file that exists has to have the same
 // content already.
 func (m *Migration) writeAll(sources []*workflowFile, scripts []*migrate.Script) error {
 	targets, err := m.targets(sources, scripts)
@@ -52,7 +52,7 @@ func (m *Migration) writeAll(sources []*workflowFile, scripts []*migrate.Script)
 	return nil
 }
 
-// create makes the folder and the files, or nothing.
+// create makes the folder and the files, or none of them.
 func (m *Migration) create(targets []*newFile) error {
 	folders := missingFolders(m.Write)
 	err := os.MkdirAll(m.Write, 0o755)
@@ -68,12 +68,12 @@ func (m *Migration) create(targets []*newFile) error {
 		t.remove()
 	}
 	for _, dir := range folders {
-		_ = os.Remove(dir) // the error that led here is reported
+		_ = os.Remove(dir) // the error that caused this is reported
 	}
 	return err
 }
 
-// missingFolders are those on the way to dir that do not exist, the innermost first.
+// missingFolders are the folders of a path that do not exist, the innermost first.
 func missingFolders(dir string) (missing []string) {
 	for {
 		if _, err := os.Lstat(dir); !errors.Is(err, fs.ErrNotExist) {
@@ -84,13 +84,13 @@ func missingFolders(dir string) (missing []string) {
 	}
 }
 
-// targets are the files to write: a script for each workflow, and the configurations.
+// targets returns the files to write: a script for each workflow, and the configurations.
 func (m *Migration) targets(sources []*workflowFile, scripts []*migrate.Script) (targets []*newFile, err error) {
 	from := map[string]*migrate.Script{}
 	for _, s := range scripts {
 		name := m.scriptFile(s)
 		if other := from[name]; other != nil {
-			return nil, fmt.Errorf("%s: both %s (%s) and %s (%s) would be written there", name, other.Name, other.Pos, s.Name, s.Pos)
+			return nil, fmt.Errorf("%s: both %s (%s) and %s (%s) would be written to this file", name, other.Name, other.Pos, s.Name, s.Pos)
 		}
 		from[name] = s
 		targets = append(targets, &newFile{name: name, data: []byte(s.Source)})
@@ -135,7 +135,7 @@ func (m *Migration) rewritten(src *workflowFile, scripts []*migrate.Script) *new
 	return &newFile{name: strings.TrimSuffix(src.name, ext) + ".migrated" + ext, data: config}
 }
 
-// inTheWay refuses what is there with another content, or is no file at all.
+// inTheWay returns an error for what exists with another content, or is not a regular file.
 func (m *Migration) inTheWay(targets []*newFile) error {
 	var other, odd []string
 	for _, t := range targets {
@@ -162,17 +162,17 @@ func (m *Migration) inTheWay(targets []*newFile) error {
 	}
 	switch {
 	case len(odd) > 0:
-		return fmt.Errorf("%s: there already, and no regular file; nothing was written", strings.Join(odd, ", "))
+		return fmt.Errorf("%s: exists and is not a regular file; nothing was written", strings.Join(odd, ", "))
 	case len(other) > 0:
 		return usage.WithHint(
-			fmt.Errorf("%s: there already with another content, and not written over; nothing was written", strings.Join(other, ", ")),
+			fmt.Errorf("%s: exists with other content and is not overwritten; nothing was written", strings.Join(other, ", ")),
 			"move it away, or compare it with what the command prints without --write; workflows of one file are migrated by one command",
 		)
 	}
 	return nil
 }
 
-// create writes a new file, whole or not at all: a command that was killed can be repeated.
+// create writes a new file, whole or not at all, so that the command can be run again after it was killed.
 func (t *newFile) create() error {
 	if t.there {
 		return nil
@@ -184,9 +184,9 @@ func (t *newFile) create() error {
 	}
 	_, err = f.Write(t.data)
 	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Link(partial, t.name) // which replaces nothing
+		err = os.Link(partial, t.name) // fails if the name exists
 		if err != nil && !errors.Is(err, fs.ErrExist) {
-			err = os.Rename(partial, t.name) // where a file has one name only
+			err = os.Rename(partial, t.name) // where the file system has no links
 		}
 	}
 	t.made = err == nil
@@ -194,9 +194,9 @@ func (t *newFile) create() error {
 	return err
 }
 
-// remove takes back what was written.
+// remove deletes the file if this command has made it.
 func (t *newFile) remove() {
 	if t.made {
-		_ = os.Remove(t.name) // the error that led here is reported
+		_ = os.Remove(t.name) // the error that caused this is reported
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestTakesBackWhatItWrote leaves no file and no folder behind when one cannot be written.
+// TestTakesBackWhatItWrote: if one file cannot be written, no file and no folder is left.
 func TestTakesBackWhatItWrote(t *testing.T) {
 	t.Chdir(t.TempDir())
 	if err := os.Mkdir("kept", 0o755); err != nil {

@@ -1,4 +1,4 @@
-// Package offers asks the backends of a configuration what they offer, once, for a file of pins.
+// Package offers asks the backends of a configuration for what they offer, for a lock file.
 package offers
 
 import (
@@ -16,19 +16,35 @@ import (
 	"github.com/vmcp-dev/vmcp/lock"
 )
 
-// Options say how backends are asked.
+const (
+	settleTime = 15 * time.Second
+	// fetchTime is settleTime where a command may have to fetch a server first.
+	fetchTime = 2 * time.Minute
+)
+
+// Time is how long a command waits for the backends of a configuration before it goes on without those that are missing.
+func Time(cfg *config.Config) time.Duration {
+	for i := range cfg.Backends {
+		if b := &cfg.Backends[i]; !b.Disabled && backends.Installs(b.Command) {
+			return fetchTime
+		}
+	}
+	return settleTime
+}
+
+// Options say how long and as whom backends are asked.
 type Options struct {
 	Log     *slog.Logger
-	Secrets *secret.Redactor // of the configuration; none of them may be in what is written
-	Client  json.RawMessage  // how they are told who asks
-	Limit   time.Duration    // for all of them
-	// Waiting is told for how long at most backends are waited for, and how to find out which; it may be nil.
-	// It returns what ends that.
+	Secrets *secret.Redactor // of the configuration; none of them may be in the lock
+	Client  json.RawMessage  // the clientInfo for backends
+	Limit   time.Duration    // for all of them together
+	// Waiting is called with the limit before backends are waited for, and with a function that returns those that are
+	// missing; it may be nil. The function that it returns is called when the wait has ended.
 	Waiting func(limit time.Duration, missing func() []string) (stop func())
 }
 
-// Gather starts or dials all backends of a configuration and returns what they offer to all. One
-// that does not answer, or not completely, is an error, and all such errors are returned beside
+// Gather connects to all backends of a configuration and returns what they offer. One
+// that does not answer, or not completely, is an error; all such errors are returned together with
 // what the others offer.
 func Gather(ctx context.Context, cfg *config.Config, o Options) (*lock.File, error) {
 	changed := make(chan struct{}, 1)
@@ -47,21 +63,21 @@ func Gather(ctx context.Context, cfg *config.Config, o Options) (*lock.File, err
 	if o.Waiting != nil {
 		defer o.Waiting(o.Limit, func() []string { return connecting(set) })()
 	}
-	if err := settle(ctx, set, changed); err != nil {
+	if err := awaitBackends(ctx, set, changed); err != nil {
 		return nil, err
 	}
 	found := lock.New()
 	var problems []error
 	for _, be := range set.All() {
-		if err := take(found, be, o); err != nil {
+		if err := addOffer(found, be, o); err != nil {
 			problems = append(problems, err)
 		}
 	}
 	return found, errors.Join(problems...)
 }
 
-// settle waits until every backend has answered or failed, or has no more time to.
-func settle(ctx context.Context, set *backends.Set, changed <-chan struct{}) error {
+// awaitBackends waits until every backend has answered or failed, or the limit is reached.
+func awaitBackends(ctx context.Context, set *backends.Set, changed <-chan struct{}) error {
 	for {
 		if len(connecting(set)) == 0 {
 			return nil
@@ -70,26 +86,26 @@ func settle(ctx context.Context, set *backends.Set, changed <-chan struct{}) err
 		case <-changed:
 		case <-ctx.Done():
 			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-				return nil // take says who is missing
+				return nil // addOffer reports those that are missing
 			}
 			return ctx.Err()
 		}
 	}
 }
 
-// connecting are the names of the backends that have neither answered nor failed.
+// connecting are the names of the backends that have neither answered nor failed yet.
 func connecting(set *backends.Set) (names []string) {
 	for _, be := range set.All() {
-		if state, _ := be.Look(); state.Status == backends.Connecting {
+		if state, _ := be.Snapshot(); state.Status == backends.Connecting {
 			names = append(names, be.Name())
 		}
 	}
 	return names
 }
 
-// take adds what a backend offers.
-func take(f *lock.File, be *backends.Backend, o Options) error {
-	state, offer := be.Look()
+// addOffer adds what a backend offers.
+func addOffer(f *lock.File, be *backends.Backend, o Options) error {
+	state, offer := be.Snapshot()
 	switch {
 	case state.Status == backends.Disabled:
 		return nil
@@ -108,7 +124,7 @@ func take(f *lock.File, be *backends.Backend, o Options) error {
 	}{{lock.Tool, offer.Tools}, {lock.Prompt, offer.Prompts}, {lock.Resource, offer.Resources}, {lock.Template, offer.Templates}} {
 		for _, item := range list.items {
 			if item.Name == "" {
-				continue // nobody can name it, and nobody is offered it
+				continue // a script cannot call it, and clients are not offered it
 			}
 			problems = append(problems, f.Add(lock.Name{Kind: list.kind, Backend: be.Name(), Own: item.Name}, item.Raw))
 		}
@@ -116,16 +132,16 @@ func take(f *lock.File, be *backends.Backend, o Options) error {
 	return errors.Join(append(problems, o.leak(f, be.Name()))...)
 }
 
-// leak reports a definition that repeats a secret of the configuration: the file is for Git.
+// leak returns an error for a definition that contains a secret of the configuration: the lock is for Git.
 func (o Options) leak(f *lock.File, backend string) error {
 	for n, e := range f.Entries {
 		if text := string(e.Definition); n.Backend == backend && o.Secrets.Text(text) != text {
-			return fmt.Errorf("%s: its definition holds a secret of the configuration, which is not written down", n)
+			return fmt.Errorf("%s: its definition holds a secret of the configuration, and is not written", n)
 		}
 	}
 	b := f.Backends[backend]
 	if text := b.Instructions + b.Server + b.Revision; o.Secrets.Text(text) != text {
-		return fmt.Errorf("backend %s: its instructions or its name hold a secret of the configuration, which is not written down", backend)
+		return fmt.Errorf("backend %s: its instructions or its name hold a secret of the configuration, and is not written", backend)
 	}
 	return nil
 }

@@ -20,10 +20,10 @@ func (e Env) describe() *cobra.Command {
 	var f flags
 	c := &cobra.Command{
 		Use:   "describe TOOL",
-		Short: "describe a tool of a running endpoint: its schemas, an example, what a script sees of its result",
-		Long: `Describe shows what a running endpoint knows of a tool: where it comes from, its schemas, arguments
-that its schema takes, how it is called from a shell and from a script, and what its last result looked
-like: keys and types, never values. Large results are not looked at.` + jsonform.Of(status.Tool{}),
+		Short: "describe a tool of a running endpoint: its schemas, an example, the form of its result in scripts",
+		Long: `Describe shows a tool of a running endpoint: its origin, its schemas, arguments that are valid for its
+schema, how to call it from a shell and from a script, and the keys and types, never the values, of its
+last result, unless that was large.` + jsonform.Of(status.Tool{}),
 		Example: "  vmcp describe github_create_issue\n  vmcp describe github_create_issue --output json | jq .example",
 		Args:    cobra.ExactArgs(1),
 	}
@@ -49,7 +49,7 @@ like: keys and types, never values. Large results are not looked at.` + jsonform
 	return c
 }
 
-// printTool writes a description for a person.
+// printTool prints the description of a tool.
 func (e Env) printTool(t *status.Tool, now time.Time) error {
 	var b strings.Builder
 	from := t.Backend + "." + t.Original
@@ -78,7 +78,7 @@ func (e Env) printTool(t *status.Tool, now time.Time) error {
 	return err
 }
 
-// paragraph is a text of others, line by line.
+// paragraph is a text of a backend, line by line.
 func (e Env) paragraph(text string) string {
 	var lines []string
 	for line := range strings.Lines(strings.TrimSpace(text)) {
@@ -87,7 +87,7 @@ func (e Env) paragraph(text string) string {
 	return strings.Join(lines, "\n")
 }
 
-// section writes JSON under a title.
+// section prints JSON under a title.
 func (e Env) section(b *strings.Builder, title string, text json.RawMessage) {
 	if len(text) == 0 {
 		return
@@ -99,7 +99,7 @@ func (e Env) section(b *strings.Builder, title string, text json.RawMessage) {
 	fmt.Fprintf(b, "\n%s:\n  %s\n", title, e.paragraph(indented.String()))
 }
 
-// tools are names for completion; none when that is not quick.
+// tools completes names of tools; it returns none if the endpoint does not answer soon.
 func (f *flags) tools(ctx context.Context, args []string, line func(string) string) (names []string) {
 	if len(args) > 0 {
 		return nil

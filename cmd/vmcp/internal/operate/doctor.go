@@ -24,34 +24,34 @@ import (
 	"github.com/vmcp-dev/vmcp/proxy/validation"
 )
 
-// States of a check.
+// Statuses of a check.
 const (
 	ok   = "ok"
 	warn = "warn"
 	fail = "fail"
 )
 
-// Check is what came of one check.
+// Check is the result of one check.
 type Check struct {
 	Name    string `json:"name"`
 	Status  string `json:"status"` // ok, warn or fail
 	Message string `json:"message"`
-	Hint    string `json:"hint,omitempty"` // what to do; "" when all is well
+	Hint    string `json:"hint,omitempty"` // what to do; "" when the check passed
 }
 
-// examined is what came of all of them.
+// examined is the JSON of the command.
 type examined struct {
 	Checks []Check `json:"checks"`
 }
 
-// doctor looks at everything that keeps an endpoint from working.
+// doctor checks everything that an endpoint needs to work.
 type doctor struct {
 	env     Env
 	flags   flags
 	offline bool
 	secrets secret.Redactor
 	cfg     *config.Config
-	running *status.Status // nil: nothing answers
+	running *status.Status // nil: the endpoint does not answer
 	checks  []Check
 }
 
@@ -59,17 +59,18 @@ func (e Env) doctor() *cobra.Command {
 	d := &doctor{env: e}
 	c := &cobra.Command{
 		Use:   "doctor",
-		Short: "look for what keeps an endpoint from working, and say what to do about it",
-		Long: `Doctor looks at a configuration and at what it needs on this machine: whether it can be read and its
-scripts compile, whether programs are found and variables set, whether URLs answer, whether the port is
-free or ours, which version runs there, whether clients name another address, and whether the list of
-tools is longer than clients take. The exit code is 1 when a check fails; a warning fails nothing. With
+		Short: "diagnose problems of an endpoint, with hints for their solution",
+		Long: `Doctor checks a configuration and what it needs on this machine: whether it can be read and its
+scripts compile, whether programs are found and variables set, whether URLs respond, whether the port is
+free or used by vmcp, and in which version, whether clients have another address, and whether the list of
+tools is longer than clients accept. The exit code is 1 if a check fails, not for warnings. With
 --offline nothing is sent to other machines.` + jsonform.Of(examined{}),
 		Example: "  vmcp doctor\n  vmcp doctor --config other.yaml --offline --output json",
 		Args:    cobra.NoArgs,
 	}
 	d.flags.register(c, e)
-	c.Flags().BoolVar(&d.offline, "offline", false, "ask no URL of a backend")
+	d.flags.elsewhere = nil // the question is about the endpoint of this configuration, not the user's
+	c.Flags().BoolVar(&d.offline, "offline", false, "do not connect to URLs of backends")
 	output := e.Output(c)
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		d.examine(c.Context())
@@ -87,7 +88,7 @@ tools is longer than clients take. The exit code is 1 when a check fails; a warn
 	return c
 }
 
-// add notes what came of a check.
+// add adds the result of a check.
 func (d *doctor) add(name, state, hint, format string, args ...any) {
 	d.checks = append(d.checks, Check{Name: name, Status: state, Hint: hint, Message: fmt.Sprintf(format, args...)})
 }
@@ -108,7 +109,7 @@ func (d *doctor) print(asJSON bool) error {
 	return nil
 }
 
-// examine makes all checks.
+// examine runs all checks.
 func (d *doctor) examine(ctx context.Context) {
 	d.configuration()
 	if d.cfg != nil {
@@ -124,7 +125,7 @@ func (d *doctor) examine(ctx context.Context) {
 	d.descriptors()
 }
 
-// configuration reads the file. Variables and files that are missing are checks of their own.
+// configuration checks the file. Missing variables and files are reported as checks of their own.
 func (d *doctor) configuration() {
 	data, err := config.ReadFile(d.flags.config)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -168,7 +169,7 @@ func (d *doctor) configuration() {
 	}
 }
 
-// kindOf is the check that a problem belongs to.
+// kindOf returns the check that a problem belongs to, and its hint.
 func kindOf(p diag.Problem) (name, hint string) {
 	switch {
 	case strings.Contains(p.Message, "the environment has no variable"):
@@ -185,15 +186,15 @@ func kindOf(p diag.Problem) (name, hint string) {
 	return "config", ""
 }
 
-// launchers are programs that start others, and say which version they are.
+// launchers are programs that start others; their version is shown.
 var launchers = map[string]bool{"node": true, "npx": true, "npm": true, "uvx": true, "uv": true, "python": true, "python3": true, "docker": true, "deno": true, "bun": true, "bunx": true}
 
-// commands looks for the program of each backend.
+// commands checks that the program of each backend exists.
 func (d *doctor) commands(ctx context.Context) {
 	versions := map[string]string{}
 	for i := range d.cfg.Backends {
 		b := &d.cfg.Backends[i]
-		if b.Command == "" || b.Disabled {
+		if b.Command == "" || b.Disabled || b.Unusable != "" {
 			continue
 		}
 		path, err := findProgram(b)
@@ -210,15 +211,15 @@ func (d *doctor) commands(ctx context.Context) {
 	}
 }
 
-// findProgram finds it as the backend will be started: on a PATH of its own, if it has one.
+// findProgram finds the program of a backend on the PATH that it will be started with.
 func findProgram(b *config.Backend) (string, error) {
 	if path, own := b.Env["PATH"]; own && !strings.ContainsAny(b.Command, `/\`) {
-		return lookIn(path, b.Command)
+		return findIn(path, b.Command)
 	}
 	return exec.LookPath(b.Command)
 }
 
-// installHint says where a program comes from.
+// installHint says how to install a program.
 func installHint(command string) string {
 	switch command {
 	case "npx", "npm", "node":
@@ -229,7 +230,7 @@ func installHint(command string) string {
 	return "install it, or write its absolute path; a service has another PATH than a shell"
 }
 
-// versionOf asks a program for its version.
+// versionOf runs a program with --version.
 func versionOf(ctx context.Context, path string) string {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -243,7 +244,7 @@ func versionOf(ctx context.Context, path string) string {
 	return " (" + clip.Line(first, 60) + ")"
 }
 
-// endpoint asks what listens where the configuration says.
+// endpoint checks what listens at the address of the configuration.
 func (d *doctor) endpoint(ctx context.Context) {
 	at, err := d.flags.open()
 	if err != nil {
@@ -286,7 +287,7 @@ func (d *doctor) version(s *status.Status) {
 	d.add("version", ok, "", "the running endpoint is this version, %s", s.Version)
 }
 
-// state says how the running endpoint is.
+// state checks the status of the running endpoint.
 func (d *doctor) state(s *status.Status) {
 	if s.Config.Error != "" {
 		first, _, _ := strings.Cut(s.Config.Error, "\n")
@@ -304,13 +305,13 @@ func (d *doctor) state(s *status.Status) {
 	}
 }
 
-// clients looks for entries of clients that lead elsewhere.
+// clients checks whether the entries of clients name another endpoint.
 func (d *doctor) clients() {
 	want := locate.Find(locate.Flags{URL: d.flags.url, Config: d.flags.config}).URL
 	if d.running != nil && d.running.URL != "" {
 		want = d.running.URL
 	}
-	for _, entry := range setup.Own() {
+	for _, entry := range setup.OwnEntries() {
 		if strings.HasPrefix(strings.TrimSuffix(entry.URL, "/"), strings.TrimSuffix(want, "/")) {
 			d.add("clients", ok, "", "%s leads here: %s", entry.Client, entry.File)
 			continue
@@ -320,13 +321,13 @@ func (d *doctor) clients() {
 }
 
 const (
-	// mostCursor and mostCode are how many tools clients take.
+	// mostCursor and mostCode bound the tools that Cursor and VS Code accept.
 	mostCursor, mostCode = 40, 128
-	// longestName is how long a name may be with the client's prefix.
+	// longestName bounds the name of a tool together with the prefix that a client adds.
 	longestName, clientPrefix = 64, "mcp__vmcp__"
 )
 
-// lists measures the list of tools that clients get.
+// lists checks the length of the list of tools that clients get, and of the names in it.
 func (d *doctor) lists(ctx context.Context) {
 	if d.running == nil {
 		return
@@ -347,7 +348,7 @@ func (d *doctor) lists(ctx context.Context) {
 			continue
 		}
 		visible++
-		text, _ := json.Marshal(t) // texts
+		text, _ := json.Marshal(t) // encoding cannot fail
 		bytes += len(text) + t.SchemaBytes
 		if len(clientPrefix+t.Name) > longestName {
 			long = append(long, t.Name)

@@ -2,5 +2,5 @@
 
 package operate
 
-// openFiles is how many files this process may open; 0 where that is not bounded.
+// openFiles is the limit of open files of this process; 0 for none.
 func openFiles() uint64 { return 0 }

@@ -4,7 +4,7 @@ package operate
 
 import "golang.org/x/sys/unix"
 
-// openFiles is how many files this process may open; 0 where that is not bounded.
+// openFiles is the limit of open files of this process; 0 for none.
 func openFiles() uint64 {
 	var limit unix.Rlimit
 	if unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) != nil {

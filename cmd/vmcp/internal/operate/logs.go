@@ -16,7 +16,7 @@ import (
 	"github.com/vmcp-dev/vmcp/proxy/status"
 )
 
-// logFlags are those of the logs command.
+// logFlags are the flags of the logs command.
 type logFlags struct {
 	flags
 	follow bool
@@ -27,18 +27,18 @@ func (e Env) logs() *cobra.Command {
 	var f logFlags
 	c := &cobra.Command{
 		Use:   "logs [BACKEND]",
-		Short: "show the last lines about a backend: its standard error, its log messages, and ours about it",
+		Short: "show the last lines about a backend: its standard error, its log messages, and those of vmcp about it",
 		Long: `Logs shows the last lines about a backend of a running endpoint, or about all of them: what its
-process writes to standard error, the log messages that it sends, and what vmcp itself says of it.
-They outlive the process: up to 2000 lines or 256 KiB of each backend are kept in memory. Values of
-variables are replaced by ***NAME***. As JSON every line is a text of its own; stream is stderr, mcp or
+process writes to standard error, the log messages that it sends, and the log messages of vmcp about it.
+They are kept when the backend's process ends: up to 2000 lines or 256 KiB of each backend, in memory. Values of
+variables are replaced by ***NAME***. As JSON each line is an object; stream is stderr, mcp or
 vmcp.` + jsonform.Of(status.LogLine{}),
 		Example: "  vmcp logs github --tail 20\n  vmcp logs -f",
 		Args:    cobra.MaximumNArgs(1),
 	}
 	f.register(c, e)
-	c.Flags().BoolVarP(&f.follow, "follow", "f", false, "go on with lines as they come, until the server ends")
-	c.Flags().IntVar(&f.tail, "tail", 100, "show this `number` of lines that are there already")
+	c.Flags().BoolVarP(&f.follow, "follow", "f", false, "print new lines until the server ends")
+	c.Flags().IntVar(&f.tail, "tail", 100, "show this `number` of existing lines")
 	output := e.Output(c)
 	c.ValidArgsFunction = func(c *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		return f.backends(c.Context(), args), cobra.ShellCompDirectiveNoFileComp
@@ -74,14 +74,14 @@ func (e Env) runLogs(ctx context.Context, f *logFlags, backend string, asJSON bo
 	if asJSON {
 		show = e.printJSONLine
 	}
-	var lost error // of our output, and not of the server
+	var lost error // an error of our output, not of the server
 	err = each(resp.Body, func(l status.LogLine) error {
 		lost = show(l)
 		return lost
 	})
 	switch {
 	case ctx.Err() != nil:
-		return nil // the user ended it
+		return nil // the user ended the command
 	case lost != nil:
 		return lost
 	case f.follow:
@@ -90,8 +90,8 @@ func (e Env) runLogs(ctx context.Context, f *logFlags, backend string, asJSON bo
 	return err
 }
 
-// printLine writes lines for a person; named says to name the backend in each. What a backend has written could lead a
-// terminal astray: it is escaped wherever it goes.
+// printLine returns what prints a line of the log; named says whether it begins with the backend's name. Control characters of
+// a backend's text are escaped also where the output is not a terminal: it may be shown on one later.
 func (e Env) printLine(named bool) func(status.LogLine) error {
 	return func(l status.LogLine) error {
 		name := ""
@@ -118,7 +118,7 @@ func (e Env) printJSONLine(l status.LogLine) error {
 	return err
 }
 
-// backends are names for completion; none when that is not quick.
+// backends completes names of backends; it returns none if the endpoint does not answer soon.
 func (f *flags) backends(ctx context.Context, args []string) (names []string) {
 	if len(args) > 0 {
 		return nil

@@ -12,8 +12,8 @@ import (
 	"github.com/vmcp-dev/vmcp/script"
 )
 
-// memory compares what scripts and clients can make an endpoint need with what this machine has. A service may have less
-// than a shell.
+// memory compares the memory that scripts and clients can make an endpoint need with what this process may have, or else this
+// machine has.
 func (d *doctor) memory() {
 	total := int64(d.cfg.Limits.TotalMemory)
 	need, may := d.env.Memory(total)
@@ -22,7 +22,7 @@ func (d *doctor) memory() {
 		may, of = machineMemory(), "this machine has"
 	}
 	if may == 0 {
-		return // not known here
+		return // not known on this system
 	}
 	if need > may {
 		d.add("memory", warn, "lower limits.totalMemory, or allow it more (GOMEMLIMIT, MemoryMax of the service)",
@@ -32,7 +32,7 @@ func (d *doctor) memory() {
 	d.add("memory", ok, "", "scripts and clients can make the endpoint need %s, and %s %s", script.Bytes(need>>20<<20), of, script.Bytes(may>>20<<20))
 }
 
-// machineMemory is the memory of this machine; 0 where nothing says.
+// machineMemory is the memory of this machine in bytes; 0 where it is not known.
 func machineMemory() int64 {
 	text, err := os.ReadFile("/proc/meminfo")
 	if err != nil {
@@ -47,11 +47,11 @@ func machineMemory() int64 {
 	return 0
 }
 
-// descriptors compares the limit of open files with what backends and clients may need.
+// descriptors checks the limit of open files, of which every client and process of a backend needs some.
 func (d *doctor) descriptors() {
 	limit := openFiles()
 	if limit == 0 {
-		return // there is none here
+		return // there is no limit
 	}
 	const enough = 1024
 	if limit < enough {
@@ -61,11 +61,11 @@ func (d *doctor) descriptors() {
 	d.add("descriptors", ok, "", "%d files may be open", limit)
 }
 
-// ownPort looks at the port for operators that nobody answers at: it is free, or another program's.
+// ownPort checks whether the port for operators, at which no endpoint answers, is free.
 func (d *doctor) ownPort() {
 	host, port, err := net.SplitHostPort(d.cfg.Admin.Listen)
 	if n, wrong := strconv.Atoi(port); err != nil || wrong != nil || n == 0 {
-		return // none, or any
+		return // not configured, or any free port
 	}
 	conn, err := net.DialTimeout("tcp", net.JoinHostPort(host, port), 2*time.Second)
 	if err != nil {

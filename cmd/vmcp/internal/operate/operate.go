@@ -1,5 +1,5 @@
-// Package operate is the commands that say how a running endpoint is: vmcp status, logs, describe and doctor. What
-// they show comes from the API below /api/v1, and holds no value of a variable.
+// Package operate has the commands that show the state of a running endpoint: vmcp status, logs, describe and doctor. They
+// read it from the API below /api/v1, which never contains the value of a variable.
 package operate
 
 import (
@@ -24,7 +24,7 @@ import (
 	"github.com/vmcp-dev/vmcp/proxy/status"
 )
 
-// maxDocument bounds a document that an endpoint answers with, in bytes.
+// maxDocument bounds a response of an endpoint, in bytes.
 const maxDocument = 64 << 20
 
 // Env is what the commands need of the program that they are part of.
@@ -36,44 +36,55 @@ type Env struct {
 	Tell   func(format string, args ...any)
 	JSON   func(v any) error
 	Output func(*cobra.Command) *string
-	// Cell and Text show what others have written, in a line and in several. Line is Cell for what goes to a terminal
-	// sooner or later, wherever it is written now.
+	// Cell and Text escape text of others for one line and for several. Line is Cell for output that may be shown on a terminal
+	// later, wherever it is written now.
 	Cell, Text, Line func(string) string
 	// Load reads a configuration.
 	Load func(file string) (*config.Config, error)
-	// Memory is what an endpoint can need with limits.totalMemory, and what this process may have.
+	// Memory returns what an endpoint can need with limits.totalMemory, and what this process may have, in bytes.
 	Memory func(total int64) (need, may int64)
-	// Found is the error of a command that has said what is wrong.
+	// Found is returned when a problem has been reported already: exit code 1.
 	Found error
 }
 
-// Commands returns the commands.
+// Commands returns status, logs, describe and doctor.
 func Commands(e Env) []*cobra.Command {
 	return []*cobra.Command{e.status(), e.logs(), e.describe(), e.doctor()}
 }
 
-// flags say which endpoint is meant.
-type flags struct{ url, config, tokenFile, caFile string }
+// flags are the flags that name an endpoint.
+type flags struct {
+	url, config, tokenFile, caFile string
 
-func (f *flags) register(c *cobra.Command, e Env) {
-	c.Flags().StringVar(&f.url, "url", "", "the endpoint, or its port for operators (default where the configuration listens, else the one that ~/.vmcp/server.json names, else "+locate.DefaultURL+")")
-	c.Flags().StringVar(&f.config, "config", e.DefaultFile, "the configuration `file` that says where the endpoint listens")
-	c.Flags().StringVar(&f.tokenFile, "token-file", "", "a file with the bearer token for operators (default: the token in VMCP_TOKEN, else admin.tokenFile)")
-	c.Flags().StringVar(&f.caFile, "ca-file", "", "a file of certificates to trust for an https endpoint, beside the system's (default tls.cert of the configuration)")
-	_ = c.MarkFlagFilename("config", "yaml", "yml") // the flag exists
+	usual string // the default of config
+	// elsewhere reports that the user's endpoint is asked, since nothing listens where the default configuration says; if it is
+	// nil, the user's endpoint is not asked.
+	elsewhere func(format string, args ...any)
 }
 
-// client asks the API of one endpoint.
+func (f *flags) register(c *cobra.Command, e Env) {
+	c.Flags().StringVar(&f.url, "url", "", "the endpoint, or its port for operators (default the address of the configuration, else the one in ~/.vmcp/server.json, else "+locate.DefaultURL+")")
+	c.Flags().StringVar(&f.config, "config", e.DefaultFile, "the configuration `file` with the address of the endpoint")
+	c.Flags().StringVar(&f.tokenFile, "token-file", "", "a file with the bearer token for operators (default: the token in VMCP_TOKEN, else admin.tokenFile)")
+	c.Flags().StringVar(&f.caFile, "ca-file", "", "a file of CA certificates to trust for an https endpoint, in addition to the system's (default tls.cert of the configuration)")
+	_ = c.MarkFlagFilename("config", "yaml", "yml") // the flag exists
+	f.usual, f.elsewhere = e.DefaultFile, e.Tell
+}
+
+// client is a client of the API of one endpoint.
 type client struct {
 	base  url.URL
 	token string
 	http  http.Client
-	moved bool // it has a port for operators, and that is asked
+	moved bool // the API is asked at the port for operators
 }
 
-// open finds the endpoint.
+// open returns a client of the endpoint, at its port for operators if it has one.
 func (f *flags) open() (*client, error) {
-	at := locate.Find(locate.Flags{URL: f.url, TokenFile: f.tokenFile, CAFile: f.caFile, Config: f.config})
+	at := locate.Find(locate.Flags{URL: f.url, TokenFile: f.tokenFile, CAFile: f.caFile, Config: f.config, Running: f.elsewhere != nil && f.config == f.usual})
+	if at.Instead != "" {
+		f.elsewhere("nothing is listening at %s, as %s would have it; this is %s", at.Instead, f.config, at.URL)
+	}
 	where := at.URL
 	if at.AdminURL != "" {
 		where = at.AdminURL
@@ -93,7 +104,7 @@ func (f *flags) open() (*client, error) {
 	return c, nil
 }
 
-// public is the endpoint itself, where it has a port for operators, too.
+// public returns a client of the endpoint's port for clients.
 func (f *flags) public() (*client, error) {
 	at := locate.Find(locate.Flags{URL: f.url, TokenFile: f.tokenFile, CAFile: f.caFile, Config: f.config})
 	u, err := url.Parse(at.URL)
@@ -105,7 +116,7 @@ func (f *flags) public() (*client, error) {
 	return c, err
 }
 
-// isOurs reports whether an endpoint of some version answers, whatever it tells.
+// isOurs reports whether a vmcp answers at /readyz.
 func (c *client) isOurs(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
@@ -122,7 +133,7 @@ func (c *client) isOurs(ctx context.Context) bool {
 	return json.NewDecoder(io.LimitReader(resp.Body, maxDocument)).Decode(&is) == nil && is.Ready != nil && is.Draining != nil
 }
 
-// segment is a name as one part of a path below /api/v1: with its slashes, and where it is no more than dots.
+// segment escapes a name as one segment of a path below /api/v1, also where it contains slashes or is only dots.
 func segment(name string) string {
 	if strings.Trim(name, ".") == "" {
 		return strings.ReplaceAll(name, ".", "%2E")
@@ -130,7 +141,7 @@ func segment(name string) string {
 	return url.PathEscape(name)
 }
 
-// get asks for a path below /api/v1, of segments. Whatever is no success is an error.
+// get requests a path below /api/v1, of escaped segments. A status other than 200 is an error.
 func (c *client) get(ctx context.Context, path string, query url.Values) (*http.Response, error) {
 	u := c.base
 	u.RawPath, u.RawQuery = "/api/v1/"+path, query.Encode()
@@ -156,7 +167,7 @@ func (c *client) get(ctx context.Context, path string, query url.Values) (*http.
 	return resp, nil
 }
 
-// fetch reads a document.
+// fetch requests a JSON document.
 func (c *client) fetch(ctx context.Context, path string, document any) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
@@ -166,30 +177,30 @@ func (c *client) fetch(ctx context.Context, path string, document any) error {
 	}
 	defer resp.Body.Close()
 	if err := json.NewDecoder(io.LimitReader(resp.Body, maxDocument)).Decode(document); err != nil {
-		return fmt.Errorf("%s: the answer is none of vmcp: %w", c.base.String(), err)
+		return fmt.Errorf("%s: the response is not from vmcp: %w", c.base.String(), err)
 	}
 	return nil
 }
 
-// explain adds what to do about an endpoint that cannot be reached.
+// explain adds a hint to the error of an endpoint that cannot be reached.
 func (c *client) explain(err error) error {
 	var e *url.Error
 	if errors.As(err, &e) {
 		err = e.Err
 	}
 	if errors.Is(err, syscall.ECONNREFUSED) {
-		return usage.WithHint(fmt.Errorf("%s: nothing is listening there", c.base.String()), `start it with "vmcp serve", or say with --url where it is`)
+		return usage.WithHint(fmt.Errorf("%s: nothing is listening there", c.base.String()), `start it with "vmcp serve", or give its URL with --url`)
 	}
 	err = fmt.Errorf("%s: %w", c.base.String(), err)
 	if _, bad := errors.AsType[*tls.CertificateVerificationError](err); bad {
-		return usage.WithHint(err, "name a file with the certificate, or with that of who signed it, in --ca-file")
+		return usage.WithHint(err, "name a file with the certificate, or with its CA certificate, in --ca-file")
 	}
 	return err
 }
 
-// refused is what an answer says that is no success.
+// refused is the error for a response with another status than 200.
 func (c *client) refused(resp *http.Response) error {
-	text, _ := io.ReadAll(io.LimitReader(resp.Body, 64<<10)) // what came of it has to do
+	text, _ := io.ReadAll(io.LimitReader(resp.Body, 64<<10)) // what could be read is enough for a message
 	var f status.Failure
 	if json.Unmarshal(text, &f) == nil && f.Error != "" {
 		if f.Hint != "" {
@@ -198,7 +209,7 @@ func (c *client) refused(resp *http.Response) error {
 		return errors.New(f.Error)
 	}
 	message, _, page := strings.Cut(strings.TrimSpace(string(text)), "\n")
-	if message == "" || page || strings.HasPrefix(message, "<") { // what another server shows people
+	if message == "" || page || strings.HasPrefix(message, "<") { // the page of another server
 		message = resp.Status
 	}
 	message = clip.Line(message, 500)
@@ -207,12 +218,12 @@ func (c *client) refused(resp *http.Response) error {
 	case resp.StatusCode == http.StatusUnauthorized:
 		return usage.WithHint(err, "name a file with the token in --token-file, or put the token in VMCP_TOKEN")
 	case resp.StatusCode == http.StatusNotFound && !c.moved:
-		return usage.WithHint(err, "this port shows operators nothing, or it is no vmcp of this version: say with --url where the port for operators is")
+		return usage.WithHint(err, "this port is not the port for operators, or another version of vmcp: give the URL of the port for operators with --url")
 	}
 	return err
 }
 
-// each reads JSON texts, a line each, until there are no more.
+// each calls f with each value in a stream of JSON, until it ends.
 func each[T any](r io.Reader, f func(T) error) error {
 	d := json.NewDecoder(r)
 	for {

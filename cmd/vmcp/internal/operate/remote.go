@@ -21,7 +21,7 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/certs"
 )
 
-// remotes asks the URL of each backend, side by side.
+// remotes checks the URL of each backend, concurrently.
 func (d *doctor) remotes(ctx context.Context) {
 	found := make([]Check, len(d.cfg.Backends))
 	var wait sync.WaitGroup
@@ -39,7 +39,7 @@ func (d *doctor) remotes(ctx context.Context) {
 	}
 }
 
-// remote asks one URL and tells apart what can be wrong with it.
+// remote requests one URL and reports what is wrong with it.
 func (d *doctor) remote(ctx context.Context, b *config.Backend) Check {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -65,19 +65,19 @@ func (d *doctor) remote(ctx context.Context, b *config.Backend) Check {
 		return about(fail, hint, "%s: %s", r.URL.Host, what)
 	}
 	defer resp.Body.Close()
-	_, _ = io.CopyN(io.Discard, resp.Body, 1) // it answers
+	_, _ = io.CopyN(io.Discard, resp.Body, 1) // the response shows that the server is up
 	switch {
 	case resp.StatusCode == http.StatusUnauthorized, resp.StatusCode == http.StatusForbidden:
-		return about(fail, "give it a credential: headers, or outgoingAuth", "%s answers, and wants to know who asks: %s", r.URL.Host, resp.Status)
+		return about(fail, "configure a credential: headers, or outgoingAuth", "%s requires authentication: %s", r.URL.Host, resp.Status)
 	case resp.StatusCode == http.StatusNotFound:
-		return about(warn, "is the path right? many servers have theirs at /mcp", "%s answers: %s", r.URL.Host, resp.Status)
+		return about(warn, "check the path: it is /mcp at many servers", "%s answers: %s", r.URL.Host, resp.Status)
 	case resp.StatusCode >= 500:
-		return about(warn, "the server has trouble of its own", "%s answers: %s", r.URL.Host, resp.Status)
+		return about(warn, "this is an error of the server", "%s answers: %s", r.URL.Host, resp.Status)
 	}
 	return about(ok, "", "%s answers: %s", r.URL.Host, resp.Status)
 }
 
-// unreachable says at which step a URL could not be reached.
+// unreachable says at which step a request failed: the name, the connection, TLS or the response.
 func unreachable(err error) (what, hint string) {
 	var dns *net.DNSError
 	var unknown x509.UnknownAuthorityError
@@ -107,7 +107,7 @@ func isCertificate(err error) bool {
 	return errors.As(err, &bad)
 }
 
-// inner is an error without the request, whose URL may hold a secret.
+// inner is an error without the request's URL, which may contain a secret.
 func inner(err error) string {
 	for {
 		next := errors.Unwrap(err)
@@ -118,8 +118,8 @@ func inner(err error) string {
 	}
 }
 
-// lookIn finds a program in folders as exec.LookPath does in those of PATH.
-func lookIn(folders, name string) (string, error) {
+// findIn finds a program in a list of folders as exec.LookPath does in PATH.
+func findIn(folders, name string) (string, error) {
 	for _, folder := range filepath.SplitList(folders) {
 		if path, err := exec.LookPath(filepath.Join(folder, name)); err == nil {
 			return path, nil

@@ -19,11 +19,10 @@ func (e Env) status() *cobra.Command {
 	var f flags
 	c := &cobra.Command{
 		Use:   "status",
-		Short: "show how a running endpoint is: its backends, its configuration, its tools",
-		Long: `Status asks a running endpoint how it is. The exit code is 0 when every backend that is not disabled
-is ready and the last version of the configuration is the one that is served, and 1 otherwise, also
-when nothing answers. Of the replicas of a cluster it asks the one that it reaches, and with --all that one
-asks every other.` + jsonform.Help(jsonform.Form{Name: "STATUS", Value: status.Status{}}, jsonform.Form{When: "--all", Value: replicas{}}),
+		Short: "show the state of a running endpoint: its backends, its configuration, its tools",
+		Long: `Status shows the state of a running endpoint. The exit code is 0 if every backend that is not disabled
+is ready and the last version of the configuration is served, and 1 otherwise, also if there is no
+response. In a cluster it shows the replica that it reaches, and with --all also every other.` + jsonform.Help(jsonform.Form{Name: "STATUS", Value: status.Status{}}, jsonform.Form{When: "--all", Value: replicas{}}),
 		Example: "  vmcp status\n  vmcp status --output json | jq '.backends[] | select(.state != \"ready\")'",
 		Args:    cobra.NoArgs,
 	}
@@ -55,12 +54,12 @@ asks every other.` + jsonform.Help(jsonform.Form{Name: "STATUS", Value: status.S
 	return c
 }
 
-// replicas are those of a cluster.
+// replicas is the JSON for the replicas of a cluster.
 type replicas struct {
 	Replicas []status.Replica `json:"replicas"`
 }
 
-// statusOfAll prints how every replica is.
+// statusOfAll prints the status of every replica.
 func (e Env) statusOfAll(ctx context.Context, at *client, asJSON bool) error {
 	var found replicas
 	err := at.fetch(ctx, "replicas", &found)
@@ -94,7 +93,7 @@ func (e Env) statusOfAll(ctx context.Context, at *client, asJSON bool) error {
 	return err
 }
 
-// printStatus writes a status for a person.
+// printStatus prints a status for a person.
 func (e Env) printStatus(s *status.Status, now time.Time) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %s at %s: %s, up %s, pid %d\n", s.Name, s.Version, cmp.Or(s.URL, "standard input and output"), condition(s), age(s.StartedAt, now), s.PID)
@@ -102,7 +101,7 @@ func (e Env) printStatus(s *status.Status, now time.Time) error {
 		fmt.Fprintf(&b, "configuration %s: generation %d, applied %s ago, %s\n", cmp.Or(s.Config.Source, "-"), s.Config.Generation, age(s.Config.AppliedAt, now), short(s.Config.Hash))
 	}
 	if c := s.Cluster; c != nil {
-		fmt.Fprintf(&b, "replica %s at %s, one of %d: all below is what this one has and sees\n", c.ID, e.Line(c.Advertise), c.Replicas)
+		fmt.Fprintf(&b, "replica %s at %s, one of %d: everything below is about this one\n", c.ID, e.Line(c.Advertise), c.Replicas)
 		if c.Configs > 1 {
 			fmt.Fprintf(&b, "the replicas serve %d different configurations\n", c.Configs)
 		}
@@ -133,7 +132,7 @@ func (e Env) printStatus(s *status.Status, now time.Time) error {
 	return err
 }
 
-// printBackends writes the table, and below it why a backend is not ready.
+// printBackends prints the table of backends, and below it why some are not ready.
 func (e Env) printBackends(b *strings.Builder, s *status.Status, now time.Time) {
 	if len(s.Backends) == 0 {
 		return
@@ -161,7 +160,7 @@ func (e Env) printBackends(b *strings.Builder, s *status.Status, now time.Time) 
 	}
 }
 
-// condition is the endpoint's in a word or two.
+// condition is the state of the endpoint in a word or two.
 func condition(s *status.Status) string {
 	switch {
 	case s.Draining:
@@ -174,7 +173,7 @@ func condition(s *status.Status) string {
 	return "ready"
 }
 
-// processes are their ids and what memory they have together.
+// processes are the ids of processes and the sum of their memory.
 func processes(all []status.Process) (pids, memory string) {
 	var sum int64
 	var ids []string
@@ -192,7 +191,7 @@ func processes(all []status.Process) (pids, memory string) {
 // short is the beginning of a hash.
 func short(hash string) string { return hash[:min(len(hash), len("sha256:")+12)] }
 
-// count is a number of things.
+// count is a number with its noun, in the plural unless it is one.
 func count(n int, of string) string {
 	if n != 1 {
 		of += "s"
@@ -200,7 +199,7 @@ func count(n int, of string) string {
 	return fmt.Sprintf("%d %s", n, of)
 }
 
-// age is how long ago something was, in its largest two units.
+// age is the time since a moment, in its largest two units.
 func age(since, now time.Time) string {
 	d := now.Sub(since)
 	switch {

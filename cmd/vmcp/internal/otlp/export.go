@@ -23,19 +23,19 @@ import (
 )
 
 const (
-	// reportEvery is how often the log says that something is not sent, at most.
+	// reportEvery is the interval of log lines about telemetry that cannot be sent.
 	reportEvery = time.Minute
-	// longestReason is how much of an answer goes into a line of the log.
+	// longestReason bounds the part of a collector's response in a line of the log.
 	longestReason = 300
 )
 
-// reporter says in the log that something is not sent.
+// reporter logs that telemetry cannot be sent, at most once a minute.
 type reporter struct {
 	log     *slog.Logger
 	secrets *secret.Redactor
 
 	mu     sync.Mutex
-	next   time.Time // guarded by mu: the next line may come
+	next   time.Time // guarded by mu: when the next line may be logged
 	missed int       // guarded by mu: failures since the last line
 }
 
@@ -45,21 +45,21 @@ func newReporter(log *slog.Logger) *reporter {
 	return r
 }
 
-// hide hides secrets, those before them, too: their collector may still answer.
+// hide adds secrets to be hidden. Those before stay hidden: a collector that had them may still respond.
 func (r *reporter) hide(secrets []string) { r.secrets.Add(secrets...) }
 
-// listen takes what OpenTelemetry's packages write, which would go to standard error: values of variables may be
-// in it.
+// listen makes OpenTelemetry's packages write to this log instead of standard error: their messages may contain values
+// of variables.
 func (r *reporter) listen() {
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
-		if !errors.Is(err, resource.ErrPartialResource) { // Sender.resource warns of it, without the value
+		if !errors.Is(err, resource.ErrPartialResource) { // Sender.resource logs it without the value
 			r.failed("opentelemetry", err)
 		}
 	}))
 	otel.SetLogger(logr.FromSlogHandler(messages{r.log.Handler()}))
 }
 
-// failed says that something was not sent, unless that was said within a minute.
+// failed logs an error, or counts it if one was logged within the last minute.
 func (r *reporter) failed(what string, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -73,7 +73,7 @@ func (r *reporter) failed(what string, err error) {
 	r.next, r.missed = now.Add(reportEvery), 0
 }
 
-// messages passes on errors without what they are about.
+// messages passes on errors with their text, and without attributes.
 type messages struct{ next slog.Handler }
 
 func (m messages) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelError }
@@ -86,17 +86,17 @@ func (m messages) WithAttrs([]slog.Attr) slog.Handler { return m }
 
 func (m messages) WithGroup(string) slog.Handler { return m }
 
-// within is ctx until life ends, too.
+// within is a context that ends with ctx or life, whichever ends first.
 func within(ctx, life context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	stop := context.AfterFunc(life, cancel)
 	return ctx, func() { stop(); cancel() }
 }
 
-// errCut is why something is not sent at the end.
-var errCut = errors.New("the collector did not take it in time")
+// errCut is the reason for what is not sent before the deadline of Close.
+var errCut = errors.New("the collector did not respond in time")
 
-// spanExporter reports what it cannot send, and stops when its life ends.
+// spanExporter reports what it cannot send, and stops when life ends.
 type spanExporter struct {
 	sdktrace.SpanExporter
 	life     context.Context
@@ -135,7 +135,7 @@ func (e metricExporter) Export(ctx context.Context, m *metricdata.ResourceMetric
 	return nil
 }
 
-// producer reads the metrics whenever they are to be sent.
+// producer gathers the metrics each time they are sent.
 type producer struct{ gatherer func() prometheus.Gatherer }
 
 func (p producer) Produce(ctx context.Context) ([]metricdata.ScopeMetrics, error) {

@@ -1,14 +1,14 @@
-// Package otlp sends metrics and spans to a collector over OTLP/HTTP: what a configuration says of telemetry, and
-// OpenTelemetry's variables of the environment where it says nothing.
+// Package otlp sends metrics and spans to a collector over OTLP/HTTP, as telemetry of the configuration says, and
+// where that is silent, OpenTelemetry's environment variables.
 //
 //	s := otlp.New(otlp.Options{Log: log, Metrics: gatherer})
-//	begin, err := s.Open(cfg) // nothing is sent differently yet
-//	tracer := begin()         // nil: no spans are wanted
+//	begin, err := s.Open(cfg) // nothing changes yet
+//	tracer := begin()         // nil: traces are disabled
 //	s.Close()                 // sends what is left
 //
-// Metrics are those of the page /metrics, read from the same registry whenever they are sent. Nothing of it holds up
-// who is observed: spans wait in a queue of 2048 (OTEL_BSP_MAX_QUEUE_SIZE), and what does not fit is dropped; a
-// collector that hangs or refuses makes one line of the log a minute.
+// The metrics are those of the page /metrics, gathered from the same registry each time they are sent. A slow collector
+// blocks no request: spans wait in a queue of 2048 (OTEL_BSP_MAX_QUEUE_SIZE), and are dropped when it is full. A
+// collector that hangs or refuses is logged once a minute.
 package otlp
 
 import (
@@ -37,28 +37,28 @@ import (
 )
 
 const (
-	// flushTime is how long what is left may take at the end.
+	// flushTime bounds sending what is queued at the end.
 	flushTime = 5 * time.Second
-	// maxAnswer bounds what is read of a collector's answer.
+	// maxAnswer bounds what is read of a collector's response, in bytes.
 	maxAnswer = 64 << 10
 )
 
-// Options are what a Sender takes from its surroundings.
+// Options are the surroundings of a Sender.
 type Options struct {
 	Log     *slog.Logger
 	Version string
 	Env     func(name string) string
-	// Metrics are those that are sent; it is asked each time.
+	// Metrics returns what gathers the metrics; it is called each time they are sent.
 	Metrics func() prometheus.Gatherer
-	// Flush is how long what is left may take at the end; 0 is five seconds.
+	// Flush bounds sending what is queued at the end; 0 is five seconds.
 	Flush time.Duration
 }
 
-// Sender sends what the last configuration wants to be sent. It is safe for concurrent use.
+// Sender sends what the last configuration asks for. It is safe for concurrent use.
 type Sender struct {
 	o        Options
 	reporter *reporter
-	instance string // tells this process from others of its name
+	instance string // identifies this process among those with the same service name
 
 	mu       sync.Mutex
 	plan     plan      // guarded by mu
@@ -66,7 +66,7 @@ type Sender struct {
 	retiring sync.WaitGroup
 }
 
-// New makes a Sender that sends nothing yet. What OpenTelemetry's packages have to say goes to its log from now on.
+// New makes a Sender that sends nothing yet. From now on OpenTelemetry's packages write to its log.
 func New(o Options) *Sender {
 	s := &Sender{o: o, reporter: newReporter(o.Log), instance: uuid()}
 	s.reporter.listen()
@@ -81,8 +81,8 @@ func uuid() string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }
 
-// Open makes ready what cfg wants. begin makes it so, and returns who makes spans from then on; nil is nobody. What was
-// sent before it is sent to its end, side by side. Where nothing changes, everything goes on.
+// Open prepares what cfg asks for. begin applies it and returns the provider of tracers; nil means no traces.
+// The pipeline before sends what it has queued, concurrently. If nothing has changed, the pipeline stays.
 func (s *Sender) Open(cfg *config.Config) (begin func() trace.TracerProvider, err error) {
 	next, err := resolve(cfg, s.o)
 	if err != nil {
@@ -107,7 +107,7 @@ func (s *Sender) Open(cfg *config.Config) (begin func() trace.TracerProvider, er
 	}, nil
 }
 
-// tracer is who makes spans; nil: nobody.
+// tracer is the provider of tracers; nil: no traces.
 func (s *Sender) tracer() trace.TracerProvider {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -126,7 +126,7 @@ func (s *Sender) swap(next plan, e exporters) {
 	s.plan, s.running = next, s.start(next, e)
 }
 
-// Close sends what is left, for five seconds at most.
+// Close sends what is queued, for Options.Flush at most.
 func (s *Sender) Close() {
 	s.mu.Lock()
 	last := s.running
@@ -138,13 +138,13 @@ func (s *Sender) Close() {
 	s.retiring.Wait()
 }
 
-// exporters send; nil: that is not sent.
+// exporters are the exporters of each signal; nil: it is not sent.
 type exporters struct {
 	spans   sdktrace.SpanExporter
 	metrics sdkmetric.Exporter
 }
 
-// exporters makes those of a plan. They do nothing by themselves.
+// exporters makes the exporters of a plan, which start nothing yet.
 func (s *Sender) exporters(p plan) (e exporters, err error) {
 	if t := p.Traces; t != nil {
 		options := []otlptracehttp.Option{otlptracehttp.WithMaxResponseSize(maxAnswer)}
@@ -179,15 +179,15 @@ func (s *Sender) exporters(p plan) (e exporters, err error) {
 	return e, nil
 }
 
-// pipeline sends until it is stopped.
+// pipeline makes, queues and sends spans and metrics until it is stopped.
 type pipeline struct {
 	tracer *sdktrace.TracerProvider // nil: no spans are sent
 	meter  *sdkmetric.MeterProvider // nil: no metrics are sent
-	life   context.Context          // of what is being sent
+	life   context.Context          // of requests to the collector
 	end    context.CancelFunc
 }
 
-// start starts a pipeline; nil where nothing is to be sent. mu is held.
+// start starts a pipeline; nil where no signal is sent. mu is held.
 func (s *Sender) start(p plan, e exporters) *pipeline {
 	if e.spans == nil && e.metrics == nil {
 		return nil
@@ -210,13 +210,13 @@ func (s *Sender) start(p plan, e exporters) *pipeline {
 	return r
 }
 
-// stop sends what is left, for a while, and cuts off the rest.
+// stop sends what is queued, within a time, and then cancels what is left.
 func (r *pipeline) stop(within time.Duration) {
 	ctx, cancel := context.WithTimeout(context.Background(), cmp.Or(within, flushTime))
 	defer cancel()
 	var work sync.WaitGroup
 	if r.tracer != nil {
-		work.Go(func() { _ = r.tracer.Shutdown(ctx) }) // spans that cannot be delivered at the end are lost
+		work.Go(func() { _ = r.tracer.Shutdown(ctx) }) // spans that cannot be sent until then are lost
 	}
 	if r.meter != nil {
 		work.Go(func() { _ = r.meter.Shutdown(ctx) })
@@ -225,7 +225,7 @@ func (r *pipeline) stop(within time.Duration) {
 	r.end()
 }
 
-// resource says who sends. What the configuration says comes last and wins.
+// resource describes this process. Attributes of the configuration override those of the environment.
 func (s *Sender) resource(p plan) *resource.Resource {
 	own := []attribute.KeyValue{}
 	for _, name := range slices.Sorted(maps.Keys(p.Attributes)) {
@@ -244,13 +244,13 @@ func (s *Sender) resource(p plan) *resource.Resource {
 		resource.WithFromEnv(),
 		resource.WithAttributes(own...),
 	)
-	if err != nil { // what could be read is in it
-		s.o.Log.Warn("telemetry", "warning", "OTEL_RESOURCE_ATTRIBUTES: want name=value, separated by commas and escaped as in a URL; a part of it is left out")
+	if err != nil { // the attributes that could be parsed are in it
+		s.o.Log.Warn("telemetry", "warning", "OTEL_RESOURCE_ATTRIBUTES: want name=value, separated by commas and escaped as in a URL; other parts are ignored")
 	}
 	return r
 }
 
-// host names this machine, if it has a name.
+// host is the host.name of this machine, if it has one.
 func host() []attribute.KeyValue {
 	name, err := os.Hostname()
 	if err != nil {

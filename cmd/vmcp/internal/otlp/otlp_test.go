@@ -24,7 +24,7 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/testkit"
 )
 
-// canary is a secret that nothing may show.
+// canary is a secret that must not be in any output.
 const canary = "canary-Zk93hQ71xT"
 
 // sender is a Sender with one counter and one native histogram, and its log.
@@ -39,13 +39,13 @@ func sender(t *testing.T) (*Sender, *testkit.Buffer) {
 	log := &testkit.Buffer{}
 	s := New(Options{
 		Log: slog.New(slog.NewTextHandler(log, nil)), Version: "1.2.3", Env: os.Getenv,
-		Metrics: func() prometheus.Gatherer { return registry }, Flush: 100 * time.Millisecond,
+		Metrics: func() prometheus.Gatherer { return registry }, Flush: time.Minute,
 	})
 	t.Cleanup(s.Close)
 	return s, log
 }
 
-// load is a configuration with this below telemetry.
+// load is a configuration with this text below telemetry.
 func load(t *testing.T, telemetry string) *config.Config {
 	t.Helper()
 	cfg, err := config.Parse(filepath.Join(t.TempDir(), "vmcp.yaml"), []byte("name: tools\nbackends: []\ntelemetry: "+telemetry+"\n"))
@@ -55,7 +55,7 @@ func load(t *testing.T, telemetry string) *config.Config {
 	return cfg
 }
 
-// open begins what a configuration wants.
+// open applies a configuration.
 func open(t *testing.T, s *Sender, cfg *config.Config) trace.TracerProvider {
 	t.Helper()
 	begin, err := s.Open(cfg)
@@ -74,7 +74,7 @@ func span(t *testing.T, p trace.TracerProvider, name string) {
 	s.End()
 }
 
-// What the file says is sent where it says: spans and metrics, with headers and attributes, over HTTP and HTTPS.
+// Spans and metrics are sent as the file says, with headers and attributes, over HTTP and HTTPS.
 func TestSends(t *testing.T) {
 	authority := testkit.NewAuthority(t)
 	ca := filepath.Join(t.TempDir(), "ca.pem")
@@ -129,11 +129,11 @@ func TestSends(t *testing.T) {
 	}
 }
 
-// The environment says what the file does not; where neither does, nothing is sent.
+// The environment says what the file does not; if neither names an endpoint, nothing is sent.
 func TestEnvironment(t *testing.T) {
 	for _, tt := range []struct {
 		name, file      string
-		env             map[string]string // AT is the collector
+		env             map[string]string // AT is replaced by the collector's URL
 		traces, metrics bool
 		service, key    string
 	}{
@@ -184,7 +184,7 @@ func TestEnvironment(t *testing.T) {
 	}
 }
 
-// samplingRate decides about the traces that nobody has decided about; a client's decision holds.
+// samplingRate applies to traces without a sampling decision; a client's decision is kept.
 func TestSampling(t *testing.T) {
 	for _, tt := range []struct {
 		file, env   string
@@ -221,8 +221,8 @@ func TestSampling(t *testing.T) {
 	}
 }
 
-// A collector that refuses, hangs or is gone holds up nobody: one line of the log says so, without a secret, and the
-// end comes in time.
+// A collector that refuses, hangs or is gone blocks nothing: one line of the log says so, without a secret, and
+// Close returns in time.
 func TestBrokenCollectors(t *testing.T) {
 	hanging := func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
 	echoes := func(status int) http.HandlerFunc {
@@ -245,14 +245,10 @@ func TestBrokenCollectors(t *testing.T) {
 			c := otlptest.Collector{Answer: tt.answer}
 			at := c.Start(t)
 			if tt.answer == nil {
-				l, err := net.Listen("tcp", "127.0.0.1:0")
-				if err != nil {
-					t.Fatal(err)
-				}
-				at = "http://" + l.Addr().String()
-				l.Close()
+				at = "http://" + testkit.NobodyListens
 			}
 			s, log := sender(t)
+			s.o.Flush = 100 * time.Millisecond
 			p := open(t, s, load(t, fmt.Sprintf(`{endpoint: %q, tracingEnabled: true, metricsEnabled: true, samplingRate: "1", headers: {Authorization: "Bearer %s"}}`, at, canary)))
 			for range 5000 { // more than the queue holds
 				span(t, p, "one")
@@ -270,7 +266,7 @@ func TestBrokenCollectors(t *testing.T) {
 	}
 }
 
-// A changed configuration counts at once, and one that is the same changes nothing.
+// A changed configuration takes effect at once, and an equal one changes nothing.
 func TestChanges(t *testing.T) {
 	var c otlptest.Collector
 	at := c.Start(t)
@@ -303,7 +299,7 @@ func TestChanges(t *testing.T) {
 	}
 }
 
-// Certificates that cannot be read any more refuse a configuration, and leave what is sent.
+// Certificates that cannot be read any more refuse a configuration, and the old one stays in effect.
 func TestCertificatesThatAreGone(t *testing.T) {
 	ca := filepath.Join(t.TempDir(), "ca.pem")
 	testkit.NewAuthority(t).WriteCert(t, ca)
@@ -319,7 +315,7 @@ func TestCertificatesThatAreGone(t *testing.T) {
 	}
 }
 
-// What OpenTelemetry's packages write of malformed variables does not show their values.
+// Log lines of OpenTelemetry's packages about malformed variables do not contain their values.
 func TestMalformedVariables(t *testing.T) {
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "127.0.0.1:4318")
 	t.Setenv("OTEL_EXPORTER_OTLP_HEADERS", "authorization "+canary+",x-key=%zz"+canary)
@@ -338,7 +334,7 @@ func TestMalformedVariables(t *testing.T) {
 	}
 }
 
-// A line a minute says that nothing is sent, with how often that was so.
+// At most once a minute the log says that nothing is sent, with the number of failures.
 func TestReportsOnceAMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log testkit.Buffer

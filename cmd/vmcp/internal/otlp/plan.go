@@ -16,33 +16,33 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/secret"
 )
 
-// plan is what is sent and how, by a configuration and the environment. Plans that are equal need no restart.
+// plan is what is sent and how, from a configuration and the environment. A plan equal to the last needs no restart.
 type plan struct {
 	Traces, Metrics *target // nil: not sent
 
-	DefaultName   string // of the service, where nobody gives it one
-	Name, Version string // "" is what the environment says, else the default
+	DefaultName   string // of the service, where neither names it
+	Name, Version string // "": from the environment, else the default
 	Attributes    map[string]string
 	Headers       map[string]string // nil: those of the environment
-	Rate          float64           // negative: as the environment says
+	Rate          float64           // negative: from the environment
 
 	Hidden   []string // secrets of the environment
-	Warnings []string // what may not be meant
+	Warnings []string // about variables that are probably a mistake
 }
 
-// target is where one signal goes.
+// target is where and how one signal is sent.
 type target struct {
-	URL    string // "" is the environment's
-	OwnTLS bool   // certificates are those below, and not the environment's
-	CA     string // trusted beside the system's, in PEM
+	URL    string // "": from the environment
+	OwnTLS bool   // TLS uses the fields below, not the environment
+	CA     string // trusted besides the system's, in PEM
 	Pair   [2]string
 	pair   *tls.Certificate
 }
 
-// maxCertificates bounds a file with certificates.
+// maxCertificates bounds a file of certificates, in bytes.
 const maxCertificates = 4 << 20
 
-// resolve puts a configuration and the environment together. What the configuration says wins.
+// resolve merges a configuration and the environment. The configuration has precedence.
 func resolve(cfg *config.Config, o Options) (plan, error) {
 	t, env := &cfg.Telemetry, o.Env
 	p := plan{Rate: -1}
@@ -71,7 +71,7 @@ func resolve(cfg *config.Config, o Options) (plan, error) {
 	return p, nil
 }
 
-// want is what the configuration says, or else.
+// want is the value of the configuration, or else a default.
 func want(said *bool, otherwise bool) bool {
 	if said != nil {
 		return *said
@@ -79,7 +79,7 @@ func want(said *bool, otherwise bool) bool {
 	return otherwise
 }
 
-// rate is the part of traces that is sent; negative: as the environment says, or all.
+// rate is the fraction of traces that is sent; negative: as the environment says, or all.
 func rate(t *telemetry.Telemetry, env func(string) string) float64 {
 	text := t.SamplingRate
 	if text == "" && t.TracingEnabled != nil && env("OTEL_TRACES_SAMPLER") == "" {
@@ -89,13 +89,13 @@ func rate(t *telemetry.Telemetry, env func(string) string) float64 {
 		return -1
 	}
 	r, err := strconv.ParseFloat(text, 64)
-	if err != nil { // validate has looked, but at what was made in Go
+	if err != nil { // only a configuration made in Go is not validated
 		return 0
 	}
 	return r
 }
 
-// targetOf is where a signal goes; nil: nobody says where to, and validate has warned.
+// targetOf returns the target of a signal; nil: no endpoint is named, which validation warns of.
 func targetOf(t *telemetry.Telemetry, env func(string) string, signal, environment string) (*target, error) {
 	to := &target{}
 	switch {
@@ -123,7 +123,7 @@ func targetOf(t *telemetry.Telemetry, env func(string) string, signal, environme
 	})
 }
 
-// endpoint is a URL without a slash at its end.
+// endpoint adds a scheme to an address without one, and removes slashes at the end.
 func endpoint(text string, insecure bool) string {
 	if !strings.Contains(text, "://") {
 		scheme := "https://"
@@ -135,7 +135,7 @@ func endpoint(text string, insecure bool) string {
 	return strings.TrimRight(text, "/")
 }
 
-// clientCertificate reads the certificate that the environment names for this end.
+// clientCertificate reads the client certificate that the environment names.
 func (t *target) clientCertificate(env func(string) string) error {
 	t.Pair = [2]string{env("CLIENT_CERTIFICATE"), env("CLIENT_KEY")}
 	if t.Pair[0] == "" || t.Pair[1] == "" {
@@ -149,7 +149,7 @@ func (t *target) clientCertificate(env func(string) string) error {
 	return nil
 }
 
-// secure is how TLS is spoken; nil where it is not.
+// secure is the TLS configuration; nil for the default.
 func (t *target) secure() *tls.Config {
 	if t.CA == "" {
 		return nil
@@ -166,7 +166,7 @@ func (t *target) secure() *tls.Config {
 	return c
 }
 
-// hidden are the secrets of the environment.
+// hidden returns the secrets in the environment.
 func hidden(env func(string) string) (found []string) {
 	for _, signal := range []string{"", "TRACES_", "METRICS_"} {
 		found = append(found, secret.InURL(env("OTEL_EXPORTER_OTLP_"+signal+"ENDPOINT"))...)
@@ -181,7 +181,7 @@ func hidden(env func(string) string) (found []string) {
 	return found
 }
 
-// credentials are a header's value, and what stands behind its scheme.
+// credentials are the value of a header, and its part after the scheme.
 func credentials(value string) []string {
 	if _, behind, ok := strings.Cut(value, " "); ok {
 		return []string{value, behind}
@@ -189,7 +189,7 @@ func credentials(value string) []string {
 	return []string{value}
 }
 
-// secrets are what no line of the log may show.
+// secrets are what the log has to hide.
 func (p *plan) secrets() []string {
 	found := p.Hidden
 	for _, value := range p.Headers {
@@ -203,7 +203,7 @@ func (p *plan) secrets() []string {
 	return found
 }
 
-// warnings are what may not be meant in the environment.
+// warnings are about variables of the environment that are probably a mistake.
 func warnings(env func(string) string) (found []string) {
 	if env("OTEL_EXPORTER_OTLP_PROTOCOL") == "grpc" {
 		found = append(found, "OTEL_EXPORTER_OTLP_PROTOCOL=grpc: OTLP is sent over HTTP here, whose port is 4318 by convention")

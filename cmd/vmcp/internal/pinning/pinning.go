@@ -1,4 +1,4 @@
-// Package pinning is vmcp lock: what backends offer, written to vmcp.lock or compared with it.
+// Package pinning is the command vmcp lock: it writes what backends offer to vmcp.lock, or compares the two.
 package pinning
 
 import (
@@ -26,7 +26,7 @@ import (
 type Env struct {
 	Out         io.Writer
 	DefaultFile string
-	// Load reads a configuration; Gather starts its backends for a moment and returns what they offer.
+	// Load reads a configuration; Gather connects to its backends and returns what they offer.
 	Load   func(file string) (*config.Config, error)
 	Gather func(ctx context.Context, cfg *config.Config) (*lock.File, error)
 	// Say writes a message for a person; JSON a result; Problems problems; Output adds --output to a command.
@@ -34,35 +34,35 @@ type Env struct {
 	JSON     func(v any) error
 	Problems func(diag.Problems) error
 	Output   func(*cobra.Command) *string
-	// Reported is the error of what has been reported already.
+	// Reported is returned when problems have been reported already: exit code 1.
 	Reported error
 }
 
-// flags are those of the command.
+// flags are the flags of the command.
 type flags struct {
 	config, file   string
 	check          bool
 	only, backends []string
 }
 
-// Command is vmcp lock.
+// Command returns the command.
 func Command(e Env) *cobra.Command {
 	var f flags
 	c := &cobra.Command{
 		Use:   "lock [--only NAME...]",
-		Short: "write down what the backends offer, or compare it with what was written",
+		Short: "write the definitions of the backends to vmcp.lock, or compare them with it",
 		Long: `Lock starts the backends of a configuration and writes the definitions of their tools, prompts,
 resources and templates, and their instructions, into vmcp.lock beside the configuration: a file for
-Git, whose changes are what models will read differently. Serving holds the backends to it, as pins:
-in the configuration and "vmcp serve --locked" say.
+Git, whose changes are changes of what models read. The server compares the backends with it, as set by pins:
+in the configuration and by "vmcp serve --locked".
 
-It prints what changed, and the lines of scripts that a change breaks. With --check it writes nothing, prints the old and the new text of what
-differs, and exits with 1 if anything does. --only takes over single entries, which approves them:
+It prints the changes, and the lines of scripts that they break. With --check it writes nothing, prints the old and the new text of each
+difference, and exits with 1 if there are any. --only updates single entries, which approves them:
 backend.tool, prompt:backend.name, resource:backend.uri, template:backend.text, or a backend for its
 instructions. --backend renews all of one backend. Both start only the backends that they name.
 
-The exit code is 1 when a backend does not answer, and the file is as it was; it is 2 when the
-file cannot be read, or is not there for --check.` + jsonform.Of(locked{}),
+The exit code is 1 if a backend does not respond; the file is then unchanged. It is 2 if the
+file cannot be read, or does not exist with --check.` + jsonform.Of(locked{}),
 		Example: "  vmcp lock\n  vmcp lock --check\n  vmcp lock --only shop.get_order prompt:shop.refund shop\n  vmcp lock --backend shop --lock staging.lock",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 && len(f.only) == 0 {
@@ -76,8 +76,8 @@ file cannot be read, or is not there for --check.` + jsonform.Of(locked{}),
 	_ = c.MarkFlagFilename("config", "yaml", "yml") // the flag exists
 	c.Flags().StringVar(&f.file, "lock", "", "the file to write or compare with (default pins.file of the configuration)")
 	c.Flags().BoolVar(&f.check, "check", false, "write nothing, and exit with 1 if anything differs")
-	c.Flags().StringArrayVar(&f.only, "only", nil, "take over this entry alone; more names may follow")
-	c.Flags().StringArrayVar(&f.backends, "backend", nil, "take over what this backend offers; may be given again")
+	c.Flags().StringArrayVar(&f.only, "only", nil, "update this entry only; more names may follow")
+	c.Flags().StringArrayVar(&f.backends, "backend", nil, "update the entries of this backend; repeatable")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		f.only = append(f.only, args...)
 		return e.run(c.Context(), f, *output == "json")
@@ -85,7 +85,7 @@ file cannot be read, or is not there for --check.` + jsonform.Of(locked{}),
 	return c
 }
 
-// selection is the part of a file that a command is about.
+// selection is the part of a lock that the command updates or checks.
 type selection struct {
 	names    []lock.Name
 	backends []string
@@ -166,7 +166,7 @@ func (e Env) run(ctx context.Context, f flags, asJSON bool) error {
 
 func whole(lock.Name) bool { return true }
 
-// readable reads the file before any backend is started for nothing.
+// readable reads the lock before backends are started, so that an error in it is found at once.
 func readable(file string, needed bool) (*lock.File, error) {
 	f, err := lock.Read(file)
 	switch {
@@ -180,14 +180,14 @@ func readable(file string, needed bool) (*lock.File, error) {
 	return nil, usage.Error(err.Error())
 }
 
-// gather asks the backends that a selection needs.
+// gather asks the backends of a selection.
 func (e Env) gather(ctx context.Context, cfg *config.Config, s *selection) (*lock.File, error) {
 	part := *cfg
 	part.Backends = slices.DeleteFunc(slices.Clone(cfg.Backends), func(b config.Backend) bool { return !s.needs(b.Name) })
 	return e.Gather(ctx, &part)
 }
 
-// known reports a name that neither of two files has.
+// known returns an error for a name that is in neither of two locks.
 func (s *selection) known(old, now *lock.File) error {
 	for _, n := range s.names {
 		if !old.Holds(n) && !now.Holds(n) {
@@ -201,7 +201,7 @@ func (s *selection) known(old, now *lock.File) error {
 	return nil
 }
 
-// apply takes over what is selected.
+// apply copies the selected entries of now into old.
 func (s *selection) apply(old, now *lock.File) error {
 	if s.all() {
 		*old = *now
@@ -219,12 +219,12 @@ func (s *selection) apply(old, now *lock.File) error {
 	return nil
 }
 
-// locked is what came of it.
+// locked is the JSON of the command.
 type locked struct {
 	File    string        `json:"file"`
 	Written bool          `json:"written"`
 	Changes []lock.Change `json:"changes"`
-	// Breaks are the lines of scripts that fitted the file as it was and do not fit the changes.
+	// Breaks are the lines of scripts that agree with the old lock and not with the new one.
 	Breaks diag.Problems `json:"breaks,omitempty"`
 }
 

@@ -1,5 +1,5 @@
-// Package places says where MCP clients keep their configurations, and where vmcp keeps what it
-// remembers of them.
+// Package places knows where MCP clients keep their configurations, and where vmcp keeps its own
+// state.
 package places
 
 import (
@@ -8,22 +8,22 @@ import (
 	"runtime"
 )
 
-// Names are the clients whose files are known, in the order in which they are looked at.
+// Names are the known clients, in the order in which they are searched.
 var Names = []string{"claude", "claude-desktop", "cursor", "vscode", "codex", "windsurf", "gemini", "zed", "opencode", "goose", "cline"}
 
-// System is what the places of files depend on.
+// System is what the paths depend on.
 type System struct {
 	OS, Home string
 	Env      func(string) string
 }
 
-// This is the system that this program runs on, and its user.
+// This is the system that this program runs on.
 func This() System {
 	home, _ := os.UserHomeDir()
 	return System{OS: runtime.GOOS, Home: home, Env: os.Getenv}
 }
 
-// config is the folder where programs of this system keep their settings.
+// config is the folder for the settings of programs.
 func (s System) config() string {
 	switch {
 	case s.OS == "darwin":
@@ -44,7 +44,7 @@ func (s System) xdg() string {
 	return filepath.Join(s.Home, ".config")
 }
 
-// File is where a client keeps its servers; "" for a client that is not known.
+// File is where a client keeps its servers; "" for an unknown client.
 func (s System) File(client string) string {
 	switch client {
 	case "claude":
@@ -82,7 +82,7 @@ func (s System) File(client string) string {
 	return ""
 }
 
-// Project is where a client keeps the servers of one project; "" for one that does not.
+// Project is where a client keeps the servers of a project; "" if it has no such file.
 func Project(client, folder string) string {
 	switch client {
 	case "claude":
@@ -95,7 +95,7 @@ func Project(client, folder string) string {
 	return ""
 }
 
-// Folder is a folder that is there where the client has been used.
+// Folder is a folder that exists when the client has been used.
 func (s System) Folder(client string) string {
 	switch client {
 	case "claude":
@@ -106,7 +106,7 @@ func (s System) Folder(client string) string {
 	return filepath.Dir(s.File(client))
 }
 
-// State is where vmcp keeps what has to last and is no configuration.
+// State is the folder for the state of vmcp.
 func (s System) State() string {
 	folder := s.Env("XDG_STATE_HOME")
 	switch {

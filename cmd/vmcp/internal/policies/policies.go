@@ -1,5 +1,5 @@
-// Package policies is the command vmcp policy: it prints the policies of a configuration, says
-// who may do what and why, and holds them to a table of expectations.
+// Package policies is the command vmcp policy: it prints the policies of a configuration, explains
+// decisions, and compares them with a table of expectations.
 package policies
 
 import (
@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 
@@ -22,6 +21,7 @@ import (
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/usage"
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/diag"
+	"github.com/vmcp-dev/vmcp/internal/files"
 	"github.com/vmcp-dev/vmcp/internal/spell"
 	"github.com/vmcp-dev/vmcp/policy"
 	"github.com/vmcp-dev/vmcp/proxy"
@@ -32,15 +32,15 @@ type Env struct {
 	Out         io.Writer
 	DefaultFile string
 	// Load reads a configuration; JSON writes a result, Problems writes problems as text;
-	// Output adds --output to a command; Say tells the person.
+	// Output adds --output to a command; Say writes a message for a person.
 	Load     func(file string) (*config.Config, error)
 	JSON     func(v any) error
 	Problems func(diag.Problems) error
 	Output   func(*cobra.Command) *string
 	Say      func(format string, args ...any)
-	// Reported is the error of a command that has said itself what is wrong.
+	// Reported is returned when a problem has been reported already: exit code 1.
 	Reported error
-	// Offered starts what a configuration has and returns what there is once it is up.
+	// Offered starts a proxy for a configuration and returns its status once its backends have answered.
 	Offered func(context.Context, *config.Config) (proxy.Status, error)
 }
 
@@ -49,9 +49,9 @@ func Command(a Env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "policy",
 		Short: "show, explain and test what principals may do",
-		Long: `Policy works with incomingAuth.authz of a configuration file: it prints the policies as they are
-in force, says who may do what and why, and holds them to a table of expectations. It needs no
-running server. Backends are not started, unless a policy decides by what a tool says of itself.`,
+		Long: `Policy works with incomingAuth.authz of a configuration file: it prints the policies in
+force, explains decisions, and tests the policies with a table of expectations. It needs no
+running server. Backends are not started, unless a policy depends on annotations of tools.`,
 	}
 	file := c.PersistentFlags().String("config", a.DefaultFile, "the configuration file")
 	_ = c.MarkPersistentFlagFilename("config", "yaml", "yml") // the flag exists
@@ -59,7 +59,7 @@ running server. Backends are not started, unless a policy decides by what a tool
 	return c
 }
 
-// policies compiles those of a configuration file.
+// policies compiles the policies of a configuration file.
 func (a Env) policies(file string) (*config.Config, *policy.Set, error) {
 	cfg, err := a.Load(file)
 	if err != nil {
@@ -71,7 +71,7 @@ func (a Env) policies(file string) (*config.Config, *policy.Set, error) {
 	case len(errs) > 0:
 		return nil, nil, errs
 	case set == nil:
-		return nil, nil, usage.WithHint(fmt.Errorf("%s: there are no policies: whoever comes in may do everything", file),
+		return nil, nil, usage.WithHint(fmt.Errorf("%s: there are no policies: every authenticated client may do everything", file),
 			"write policies, policyFiles or allow below incomingAuth.authz")
 	}
 	return cfg, set, nil
@@ -96,7 +96,7 @@ func (a Env) print(file *string) *cobra.Command {
 	}
 }
 
-// explained is an answer for machines.
+// explained is the JSON of explain.
 type explained struct {
 	Decision  string   `json:"decision"`
 	Policies  []string `json:"policies"`
@@ -115,19 +115,19 @@ func (a Env) explain(file *string) *cobra.Command {
 	var arguments string
 	c := &cobra.Command{
 		Use:   "explain tool|prompt|resource ORIGIN",
-		Short: "say whether somebody may use something, and which policies decide it",
-		Long: `Explain prints allow, deny or step-up, and below it the names of the policies that decide. What
-somebody may use is named by its origin: the backend's name, a dot, and the backend's own name for it;
-scripts.NAME for a scripted tool. Without --arguments the question is whether it may be used with any.
-With --profile it is asked through a profile, which policies read as context.profile; what the profile
-itself leaves out is no matter of policies.
+		Short: "explain whether a principal may use something, and which policies decide it",
+		Long: `Explain prints allow, deny or step-up, and below it the names of the policies that decide. The object
+is named by its origin: the backend's name, a dot, and its name at the backend;
+scripts.NAME for a scripted tool. Without --arguments the question is whether it may be used with any arguments.
+--profile is the profile of the request, which policies read as context.profile; that a profile does not
+include an entry is not considered.
 The exit code is 0 for allow, 1 for deny and step-up.` + jsonform.Of(explained{}),
 		Example: "  vmcp policy explain --subject bob --group dev tool files.read\n  vmcp policy explain --subject bob tool files.write --arguments '{\"path\": \"/etc/passwd\"}'\n  vmcp policy explain --subject bob --profile office tool files.read",
 		Args:    cobra.ExactArgs(2),
 	}
 	output := a.Output(c)
 	identityFlags(c, &who)
-	c.Flags().StringArrayVar(&claims, "claim", nil, "a claim of the token, NAME=VALUE, where VALUE is JSON or a text; may be given again")
+	c.Flags().StringArrayVar(&claims, "claim", nil, "a claim of the token, NAME=VALUE, where VALUE is JSON or a string; repeatable")
 	c.Flags().StringVar(&arguments, "arguments", "", "the arguments of the call, a JSON object")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		kind, ok := policy.KindOf(args[0])
@@ -166,18 +166,18 @@ The exit code is 0 for allow, 1 for deny and step-up.` + jsonform.Of(explained{}
 	return c
 }
 
-// identityFlags are the flags that say who asks, and through which profile.
+// identityFlags adds the flags that describe the principal and the profile.
 func identityFlags(c *cobra.Command, who *policy.Identity) {
 	f := c.Flags()
-	f.StringVar(&who.Subject, "subject", "", "who asks (default anonymous)")
-	f.StringVar(&who.Issuer, "issuer", "", "who vouches for the subject (default: what incomingAuth.type has)")
-	f.StringArrayVar(&who.Groups, "group", nil, "a group or role of the subject; may be given again")
-	f.StringArrayVar(&who.Scopes, "scope", nil, "a scope of the token; may be given again")
-	f.StringVar(&who.Client, "client", "", "the OAuth client that the token was given to")
+	f.StringVar(&who.Subject, "subject", "", "the subject of the principal (default anonymous)")
+	f.StringVar(&who.Issuer, "issuer", "", "the issuer of the principal (default: as for incomingAuth.type)")
+	f.StringArrayVar(&who.Groups, "group", nil, "a group or role of the subject; repeatable")
+	f.StringArrayVar(&who.Scopes, "scope", nil, "a scope of the token; repeatable")
+	f.StringVar(&who.Client, "client", "", "the OAuth client that the token was issued to")
 	f.StringVar(&who.Profile, "profile", "", "the profile that is used (default none)")
 }
 
-// unusable is an error for which there is no answer: exit 2, since 1 says deny.
+// unusable is an error that prevents a decision: exit 2, since 1 means deny.
 func unusable(err error) error { return usage.Error(err.Error()) }
 
 func object(text string) (json.RawMessage, error) {
@@ -204,7 +204,7 @@ func parseClaims(list []string) (map[string]any, error) {
 	return claims, nil
 }
 
-// completed is an identity with what goes without saying.
+// completed is an identity with its defaults: the anonymous subject, or the configuration's issuer.
 func completed(who policy.Identity, cfg *config.Config) policy.Identity {
 	if who.Subject == "" {
 		who.Subject = proxy.Anonymous
@@ -223,7 +223,7 @@ func completed(who policy.Identity, cfg *config.Config) policy.Identity {
 	return who
 }
 
-// hasProfile says that there is no such profile; "" is none, which there always is.
+// hasProfile returns an error if there is no such profile; "" is no profile, and is always allowed.
 func hasProfile(cfg *config.Config, name string) error {
 	names := make([]string, len(cfg.Profiles))
 	for i, p := range cfg.Profiles {
@@ -238,7 +238,7 @@ func hasProfile(cfg *config.Config, name string) error {
 	return fmt.Errorf("there is no profile %q%s", name, cmp.Or(spell.Hint(name, names), "; there are "+strings.Join(names, ", ")))
 }
 
-// decisionWord is what explain says of an outcome: what cannot be seen is denied.
+// decisionWord is the word that explain prints: invisible is deny.
 func decisionWord(d policy.Decision) string {
 	if d.Outcome == policy.Invisible {
 		return policy.Deny.String()
@@ -276,7 +276,7 @@ func (a Env) showDecision(d policy.Decision, e explained, asJSON bool) error {
 	return nil
 }
 
-// answer decides a question. Where it depends on hints of the tool, its backend is asked.
+// answer decides a question. If a policy reads annotations of the tool, its backend is asked for them.
 func (a Env) answer(ctx context.Context, cfg *config.Config, set *policy.Set, q policy.Question) (policy.Decision, error) {
 	if set.Depends(q) {
 		hints, err := a.hints(ctx, cfg, q.Of)
@@ -288,7 +288,7 @@ func (a Env) answer(ctx context.Context, cfg *config.Config, set *policy.Set, q 
 	return set.Answer(q), nil
 }
 
-// hints starts what has a tool and reads what it says of itself.
+// hints connects to the backend of a tool, or compiles the script, and reads the tool's annotations.
 func (a Env) hints(ctx context.Context, cfg *config.Config, of policy.Of) (policy.Hints, error) {
 	part := *cfg
 	part.IncomingAuth, part.Audit = config.IncomingAuth{}, config.Audit{}
@@ -310,14 +310,14 @@ func (a Env) hints(ctx context.Context, cfg *config.Config, of policy.Of) (polic
 			var def struct {
 				Annotations json.RawMessage `json:"annotations"`
 			}
-			_ = json.Unmarshal(t.Definition, &def) // the proxy read it as JSON
+			_ = json.Unmarshal(t.Definition, &def) // the proxy has parsed it before
 			return policy.HintsOf(def.Annotations), nil
 		}
 	}
-	return policy.Hints{}, fmt.Errorf("a policy decides by what %s.%s says of itself, and no such tool is offered now", of.Backend, of.Original)
+	return policy.Hints{}, fmt.Errorf("a policy depends on annotations of %s.%s, and no such tool is offered", of.Backend, of.Original)
 }
 
-// expectation is an entry of the table of policy test.
+// expectation is an entry in the table of policy test.
 type expectation struct {
 	Name      string `json:"name"`
 	Principal struct {
@@ -336,7 +336,7 @@ type expectation struct {
 	pos       diag.Pos
 }
 
-// tested is what came of a table.
+// tested is the JSON of policy test.
 type tested struct {
 	Expectations int           `json:"expectations"`
 	Problems     diag.Problems `json:"problems"`
@@ -345,11 +345,11 @@ type tested struct {
 func (a Env) test(file *string) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "test FILE",
-		Short: "hold the policies to a table of expectations",
+		Short: "test the policies against a table of expectations",
 		Long: `Test reads a YAML list of expectations, each with name, principal (subject, issuer, client, groups,
 scopes, claims), profile, action (call_tool, get_prompt, read_resource), origin, arguments and want:
-allow, step-up, deny, or invisible, which is a deny of what is not even listed. Without arguments the
-question is whether it may be used with any, without a profile it is used through none. It says nothing when all hold; otherwise it prints each
+allow, step-up, deny, or invisible, which is a deny of an entry that is not listed. Without arguments the
+question is whether it may be used with any arguments. It prints nothing if all expectations hold; otherwise it prints each
 that does not, and the exit code is 1.` + jsonform.Of(tested{}),
 		Example: "  vmcp policy test policies_test.yaml --config vmcp.yaml",
 		Args:    cobra.ExactArgs(1),
@@ -366,7 +366,7 @@ that does not, and the exit code is 1.` + jsonform.Of(tested{}),
 		}
 		var differing diag.Problems
 		for _, e := range table {
-			if p := a.hold(c.Context(), cfg, set, e); p != nil {
+			if p := a.compare(c.Context(), cfg, set, e); p != nil {
 				differing = append(differing, *p)
 			}
 		}
@@ -383,8 +383,8 @@ that does not, and the exit code is 1.` + jsonform.Of(tested{}),
 	return c
 }
 
-// hold compares an expectation with the decision; nil when they agree.
-func (a Env) hold(ctx context.Context, cfg *config.Config, set *policy.Set, e expectation) *diag.Problem {
+// compare decides an expectation and returns a problem if the decision differs; nil if not.
+func (a Env) compare(ctx context.Context, cfg *config.Config, set *policy.Set, e expectation) *diag.Problem {
 	differs := func(format string, args ...any) *diag.Problem {
 		return &diag.Problem{Pos: e.pos, Code: "policy-test", Message: e.Name + ": " + fmt.Sprintf(format, args...)}
 	}
@@ -419,7 +419,7 @@ func (a Env) hold(ctx context.Context, cfg *config.Config, set *policy.Set, e ex
 	return differs("%s %s: want %s, have %s%s", e.Action, e.Origin, want, d.Outcome, by)
 }
 
-// kindOfAction knows actions, and the kinds that explain takes.
+// kindOfAction returns the kind of an action, in policy's form or explain's.
 func kindOfAction(action string) (policy.Kind, bool) {
 	for _, k := range []policy.Kind{policy.Tool, policy.Prompt, policy.Resource} {
 		if action == k.Action() || action == k.String() {
@@ -429,9 +429,9 @@ func kindOfAction(action string) (policy.Kind, bool) {
 	return 0, false
 }
 
-// readExpectations reads the table of policy test.
+// readExpectations reads a table of policy test.
 func readExpectations(name string) ([]expectation, error) {
-	data, err := os.ReadFile(name)
+	data, err := files.Read(name, config.MaxFile)
 	if err != nil {
 		return nil, err
 	}

@@ -1,4 +1,4 @@
-// Package release says which version of vmcp this is.
+// Package release knows the version of this binary.
 package release
 
 import (
@@ -6,22 +6,22 @@ import (
 	"runtime/debug"
 )
 
-// Set by the linker, for the Go toolchain does not know the version of a release, and the rest not in every checkout:
+// Set by the linker: the Go toolchain does not know the version of a release, and the rest only in some checkouts:
 // -ldflags "-X …/release.tag=1.2.0 -X …/release.commit=HASH -X …/release.date=2026-01-02T15:04:05Z -X …/release.dirty=true".
 var tag, commit, date, dirty string
 
-// Build says what this binary was made of. Its JSON is that of "vmcp version".
+// Build is the version of this binary and what it was built from. Its JSON is that of "vmcp version".
 type Build struct {
 	Version string `json:"version"`
-	Commit  string `json:"commit"` // the whole hash; empty where it is not known
-	Date    string `json:"date"`   // of the commit, RFC 3339 in UTC; empty where it is not known
+	Commit  string `json:"commit"` // the whole hash; "" if not known
+	Date    string `json:"date"`   // of the commit, RFC 3339 in UTC; "" if not known
 	Dirty   bool   `json:"dirty"`  // built from files that differ from the commit
 	Go      string `json:"go"`
 	OS      string `json:"os"`
 	Arch    string `json:"arch"`
 }
 
-// Read says what this binary was made of: what the linker was told, else what the toolchain recorded.
+// Read returns what the linker was given, else what the toolchain recorded.
 func Read() Build {
 	b := Build{Version: Version(), Commit: commit, Date: date, Dirty: dirty == "true", Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH}
 	info, ok := debug.ReadBuildInfo()
@@ -41,7 +41,7 @@ func Read() Build {
 	return b
 }
 
-// Version is the tag, else the module's version, or the commit that was built.
+// Version is the tag, else the module's version, else the commit.
 func Version() string {
 	if tag != "" {
 		return tag

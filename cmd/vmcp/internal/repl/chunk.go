@@ -9,17 +9,17 @@ import (
 	"go.starlark.net/syntax"
 )
 
-// dialect is that of scripts, to find out where an input ends.
+// dialect finds out where an input ends: it accepts what scripts may contain.
 var dialect = &syntax.FileOptions{Set: true, While: true, TopLevelControl: true, GlobalReassign: true, Recursion: true}
 
 // chunk is what is executed at once: an expression, or statements.
 type chunk struct {
 	text string
-	line int // of the session, that the text begins in
+	line int // number in the session of the text's first line
 	tree *syntax.File
 }
 
-// parseChunk reads a text. more says that it is the beginning of a chunk, not one yet: an open bracket or
+// parseChunk parses a text. more reports that the text is an incomplete chunk: an open bracket or
 // string, the head of a block.
 func parseChunk(text string) (tree *syntax.File, more bool, err error) {
 	tree, err = dialect.Parse(inputName, text, 0)
@@ -35,7 +35,7 @@ func parseChunk(text string) (tree *syntax.File, more bool, err error) {
 	return nil, atEnd, err
 }
 
-// isBlock reports whether a text that is complete may go on all the same: its last statement has
+// isBlock reports whether further lines may belong to a text that is complete: its last statement has
 // a body in lines of its own.
 func isBlock(tree *syntax.File) bool {
 	if len(tree.Stmts) == 0 {
@@ -49,13 +49,13 @@ func isBlock(tree *syntax.File) bool {
 	return false
 }
 
-// goesOn reports whether a line belongs to the block before it.
+// goesOn reports whether a line continues the block before it.
 func goesOn(line string) bool {
 	word, _, _ := strings.Cut(strings.TrimRight(line, ":\r\n"), " ")
 	return line != "" && (line[0] == ' ' || line[0] == '\t' || line[0] == '#') || word == "else" || word == "elif"
 }
 
-// expression is what a chunk consists of when it has a value.
+// expression is the expression that a chunk consists of; nil if it has statements.
 func (c *chunk) expression() syntax.Expr {
 	if len(c.tree.Stmts) != 1 {
 		return nil
@@ -67,7 +67,7 @@ func (c *chunk) expression() syntax.Expr {
 	return s.X
 }
 
-// names are what a chunk gives a meaning to at its top level, in order.
+// names are the names that a chunk binds at its top level, in order.
 func (c *chunk) names() (names []string) {
 	var bind func(syntax.Expr)
 	bind = func(x syntax.Expr) {
@@ -114,7 +114,7 @@ func (c *chunk) names() (names []string) {
 	return slices.Compact(names)
 }
 
-// caret shows a line of the session with a mark below a column, which counts characters.
+// caret prints a line of the session with a mark below a column, which counts characters.
 func caret(line string, column int) string {
 	line, column = window(strings.TrimRight(line, "\r\n"), column)
 	if column < 1 || column > utf8.RuneCountInString(line)+1 {
@@ -131,10 +131,10 @@ func caret(line string, column int) string {
 	return fmt.Sprintf("    %s\n    %s^", line, blank.String())
 }
 
-// maxLineShown bounds a line that is shown, in characters.
+// maxLineShown bounds a line that is printed, in characters.
 const maxLineShown = 200
 
-// window is the part of a long line around a column, and where the column is in it.
+// window is the part of a long line around a column, and the column in it.
 func window(line string, column int) (string, int) {
 	runes := []rune(line)
 	if len(runes) <= maxLineShown {

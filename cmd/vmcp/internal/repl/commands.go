@@ -7,10 +7,11 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/vmcp-dev/vmcp/internal/clip"
 	"github.com/vmcp-dev/vmcp/internal/spell"
 )
 
-// commands are what begins with a colon, and is no Starlark.
+// commands are the inputs that begin with a colon.
 var commands = []struct{ name, args, help string }{
 	{":calls", "", "the calls of tools so far, with arguments and results"},
 	{":help", "", "this list"},
@@ -21,7 +22,7 @@ var commands = []struct{ name, args, help string }{
 	{":trace", "", "what the last input did, with times"},
 }
 
-// command does what a line asks that begins with a colon; quit says that it ends the session.
+// command executes an input that begins with a colon; quit reports whether it ends the session.
 func (s *session) command(line string) (quit bool, err error) {
 	fields := strings.Fields(line)
 	args := fields[1:]
@@ -63,7 +64,7 @@ func meant(name string) string {
 	return "; :help lists them"
 }
 
-// maxCallShown bounds what :calls shows of one result.
+// maxCallShown bounds what :calls prints of one result, in characters.
 const maxCallShown = 500
 
 func (s *session) showCalls() {
@@ -72,10 +73,7 @@ func (s *session) showCalls() {
 		if e.Err != nil {
 			answer = "failed: " + firstLine(e.Err.Error())
 		}
-		if cut := []rune(answer); len(cut) > maxCallShown {
-			answer = string(cut[:maxCallShown]) + "…"
-		}
-		s.o.print(fmt.Sprintf("%s %s -> %s", e.Name, e.Args, answer))
+		s.o.print(fmt.Sprintf("%s %s -> %s", e.Name, e.Args, clip.Line(answer, maxCallShown)))
 	}
 }
 
@@ -83,7 +81,7 @@ func (s *session) showSchema(args []string) error {
 	if len(args) != 1 {
 		return fmt.Errorf(":schema wants the name of one tool")
 	}
-	t := s.host.tools[args[0]]
+	t := s.host.tool(args[0])
 	if t == nil {
 		return fmt.Errorf("%s", s.host.unknown(args[0]))
 	}
@@ -107,7 +105,7 @@ func (s *session) showSchema(args []string) error {
 	return nil
 }
 
-// completeCommand are the commands and arguments that a line may go on with.
+// completeCommand completes the name or argument of a command.
 func (s *session) completeCommand(line string) (word string, candidates []string) {
 	name, arg, args := strings.Cut(line, " ")
 	if !args {

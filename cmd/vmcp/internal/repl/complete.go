@@ -12,7 +12,7 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 )
 
-// toolCalls are the parameters of builtins that name a tool, and those that are its arguments.
+// toolCalls are the builtins with a parameter that names a tool, and the positions of that and of the tool's arguments.
 var toolCalls = func() map[string]struct{ tool, args int } {
 	calls := map[string]struct{ tool, args int }{}
 	for _, b := range builtins.Table() {
@@ -23,7 +23,7 @@ var toolCalls = func() map[string]struct{ tool, args int } {
 	return calls
 }()
 
-// complete returns the word that a text ends in, and what it may become.
+// complete returns the word that a text ends in, and its completions.
 func (s *session) complete(text string) (word string, candidates []string) {
 	if strings.HasPrefix(text, ":") {
 		return s.completeCommand(text)
@@ -44,7 +44,7 @@ func (s *session) complete(text string) (word string, candidates []string) {
 	return c.Word, candidates
 }
 
-// closing is the end of a string that begins with a quote.
+// closing is the quote that ends a string with this beginning.
 func closing(quote string) string { return strings.TrimLeft(quote, "rb") }
 
 func (s *session) nameCandidates() []string {
@@ -61,12 +61,17 @@ func (s *session) nameCandidates() []string {
 	return slices.Collect(maps.Keys(names))
 }
 
-// textCandidates are tools where a tool is named, and the names of a tool's arguments.
+// textCandidates complete strings: names of tools where a builtin expects one, and names of a tool's arguments.
 func (s *session) textCandidates(c cursor.Context) (candidates []string) {
 	call, ok := toolCalls[c.Call.String()]
 	if ok && c.Kind == cursor.Text && (c.Key == "" && c.Arg == call.tool || c.Key == "name" || c.Key == "tool") && c.Depth == 0 {
 		for _, name := range s.host.names() {
 			candidates = append(candidates, name+closing(c.Quote))
+		}
+		if strings.Contains(c.Word, ".") {
+			for name := range s.o.Origins {
+				candidates = append(candidates, name+closing(c.Quote))
+			}
 		}
 		return candidates
 	}
@@ -83,7 +88,7 @@ func (s *session) textCandidates(c cursor.Context) (candidates []string) {
 	return candidates
 }
 
-// input is the schema of the arguments that a dict is written for.
+// input is the input schema of the tool whose arguments a dict is.
 func (s *session) input(c cursor.Context, toolCall bool) []byte {
 	name := c.Tool
 	if !toolCall {
@@ -92,13 +97,13 @@ func (s *session) input(c cursor.Context, toolCall bool) []byte {
 		}
 		name = s.tool.Name
 	}
-	if t := s.host.tools[name]; t != nil {
+	if t := s.host.tool(name); t != nil {
 		return t.input
 	}
 	return nil
 }
 
-// lookup is the value of an expression that does nothing: names, fields, keys.
+// lookup evaluates names, fields and keys, which has no side effects; nil if there is no such value.
 func (s *session) lookup(p *cursor.Path) starlark.Value {
 	if p == nil || p.Call {
 		return nil
@@ -126,7 +131,7 @@ func taken(v starlark.Value, step cursor.Step) starlark.Value {
 			return a
 		}
 		if d, ok := v.(*starlark.Dict); ok {
-			x, _, _ := d.Get(starlark.String(step.Name)) // a text can be hashed
+			x, _, _ := d.Get(starlark.String(step.Name)) // a string is always hashable
 			return x
 		}
 		if l, ok := v.(*starlark.List); ok && step.Name == "" && l.Len() > 0 {
@@ -143,7 +148,7 @@ func fieldsOf(v starlark.Value) []string {
 	return nil
 }
 
-// keysOf are the keys of a dict, or the fields that the result of a tool has by its schema.
+// keysOf are the keys of a dict, or the fields of a tool's result by its output schema.
 func (s *session) keysOf(p *cursor.Path) (keys []string) {
 	if d, ok := s.lookup(p).(*starlark.Dict); ok {
 		for _, k := range d.Keys() {
@@ -153,10 +158,10 @@ func (s *session) keysOf(p *cursor.Path) (keys []string) {
 		}
 		return keys
 	}
-	if p == nil || !p.Call || s.host.tools[p.Tool] == nil {
+	if p == nil || !p.Call || s.host.tool(p.Tool) == nil {
 		return nil
 	}
-	output := s.host.tools[p.Tool].output
+	output := s.host.tool(p.Tool).output
 	for _, step := range p.Steps {
 		if step.Name == "" {
 			output = jsonscan.Get(output, "items")
@@ -171,8 +176,8 @@ func (s *session) keysOf(p *cursor.Path) (keys []string) {
 	return keys
 }
 
-// extend is what pressing Tab makes of a text: the longest that all candidates agree on, and the
-// candidates when that adds nothing.
+// extend is the text after Tab: with the longest common prefix of the candidates, and the
+// candidates themselves when that adds nothing.
 func extend(text, word string, candidates []string) (longer string, choices []string) {
 	candidates = slices.DeleteFunc(slices.Clone(candidates), func(c string) bool { return !strings.HasPrefix(c, word) })
 	if len(candidates) == 0 {

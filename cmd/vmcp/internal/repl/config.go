@@ -5,21 +5,21 @@ import (
 	"strings"
 
 	"github.com/vmcp-dev/vmcp/config"
-	"github.com/vmcp-dev/vmcp/proxy/catalog"
+	"github.com/vmcp-dev/vmcp/proxy/catalog/scripted"
 	"github.com/vmcp-dev/vmcp/script"
 )
 
-// ToolNames are the scripted tools of a configuration file, for the shell; none when it has problems.
+// ToolNames returns the scripted tools of a configuration file, for completion; none if it has problems.
 func ToolNames(file string) []string {
 	cfg, err := config.Load(file)
 	if err != nil {
 		return nil
 	}
-	scripts, _ := catalog.Compile(cfg)
+	scripts, _ := scripted.Compile(cfg, scripted.Known{})
 	return scripts.Names()
 }
 
-// ShowAll changes a configuration so that clients see all tools: scripts may call hidden ones, too.
+// ShowAll removes the filters and the check of pins, so that clients see all tools: scripts may also call hidden ones.
 func ShowAll(cfg *config.Config) {
 	cfg.Pins = config.Pins{OnChange: "off"}
 	cfg.Aggregation.ExcludeAllTools = false
@@ -29,8 +29,8 @@ func ShowAll(cfg *config.Config) {
 	}
 }
 
-// TestFile is where the tests of a tool stand: beside its script, or beside the configuration that
-// holds it.
+// TestFile is the path of a tool's tests: beside its script, or beside the configuration that
+// contains the script.
 func TestFile(config, tool string, file script.File) string {
 	name := file.Origin.File
 	if filepath.Ext(name) != ".star" {

@@ -15,9 +15,9 @@ import (
 	"github.com/vmcp-dev/vmcp/lock"
 )
 
-// Fake puts a server of its own in the place of every backend of a configuration: it offers the
-// tools that a lock file has of the backend, and answers with examples of their schemas. The
-// configuration's prefixes, overrides and conflicts hold as ever.
+// Fake replaces every backend of a configuration by a server in this process that offers the
+// tools that a lock has of the backend, and answers with examples of their output schemas. The
+// prefixes, overrides and conflict resolution of the configuration apply to them.
 func Fake(cfg *config.Config, f *lock.File) (done func(), err error) {
 	var servers []*http.Server
 	done = func() {
@@ -73,7 +73,7 @@ func (b *fakeBackend) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(answer.JSON()) // the client has gone
 }
 
-// result answers a method; nil: it is not known.
+// result answers a method; nil: it is not supported.
 func (b *fakeBackend) result(method string, params json.RawMessage) json.RawMessage {
 	switch method {
 	case "initialize":
@@ -81,7 +81,7 @@ func (b *fakeBackend) result(method string, params json.RawMessage) json.RawMess
 	case "ping":
 		return json.RawMessage(`{}`)
 	case "tools/list":
-		list, _ := json.Marshal(append([]json.RawMessage{}, b.tools...)) // they are JSON
+		list, _ := json.Marshal(append([]json.RawMessage{}, b.tools...)) // the tools are JSON
 		return new(jsonscan.Object).Raw("tools", list).JSON()
 	case "tools/call":
 		name := jsonscan.GetString(params, "name")
@@ -94,22 +94,22 @@ func (b *fakeBackend) result(method string, params json.RawMessage) json.RawMess
 	return nil
 }
 
-// exampleResult is a result of a tool.
+// exampleResult is an example of a tool's result.
 func exampleResult(definition json.RawMessage) json.RawMessage {
 	output := jsonscan.Get(definition, "outputSchema")
 	if output == nil {
 		return json.RawMessage(`{"content":[{"type":"text","text":"an example"}]}`)
 	}
 	value := Example(output)
-	text, _ := json.Marshal(string(value)) // any text is JSON
+	text, _ := json.Marshal(string(value)) // a string can always be encoded
 	return json.RawMessage(fmt.Sprintf(`{"content":[{"type":"text","text":%s}],"structuredContent":%s}`, text, value))
 }
 
-// maxExample bounds how deep an example goes.
+// maxExample bounds the depth of an example.
 const maxExample = 8
 
-// Example is a value of a JSON Schema: one that the schema shows as an example, a default or a
-// constant, else the simplest that its types allow.
+// Example is a value that a JSON Schema allows: its example, default or constant if it has one,
+// else the simplest value of its type.
 func Example(schema json.RawMessage) json.RawMessage {
 	if v := example(schema, schema, 0); v != nil {
 		return v
@@ -117,7 +117,7 @@ func Example(schema json.RawMessage) json.RawMessage {
 	return json.RawMessage("null")
 }
 
-// example is nil where it would go too deep.
+// example is Example for a part of the schema root; nil at maxExample.
 func example(root, s json.RawMessage, depth int) json.RawMessage {
 	if depth > maxExample {
 		return nil
@@ -152,7 +152,7 @@ func simplest(root, s json.RawMessage, depth int) json.RawMessage {
 		if items == nil || items[0] != '{' {
 			return json.RawMessage("[]")
 		}
-		return json.RawMessage("[" + string(example(root, items, depth+1)) + "]") // perhaps empty
+		return json.RawMessage("[" + string(example(root, items, depth+1)) + "]") // may be empty
 	case "integer", "number":
 		for _, key := range []string{"minimum", "maximum"} {
 			if v := jsonscan.Get(s, key); v != nil {
@@ -179,7 +179,7 @@ func exampleObject(root, s json.RawMessage, depth int) json.RawMessage {
 	return o.JSON()
 }
 
-// typeOf is the type of a schema, the first that is not null of several.
+// typeOf is the type of a schema; of several, the first that is not null.
 func typeOf(s json.RawMessage) string {
 	raw := jsonscan.Get(s, "type")
 	if raw == nil && jsonscan.Get(s, "properties") != nil {
@@ -196,7 +196,7 @@ func typeOf(s json.RawMessage) string {
 	return jsonscan.Text(raw)
 }
 
-// exampleText is a text of a format, or any of the length.
+// exampleText is a string of the schema's format, within its bounds of length.
 func exampleText(s json.RawMessage) json.RawMessage {
 	text, ok := map[string]string{
 		"date-time": "2026-01-01T00:00:00Z", "date": "2026-01-01", "time": "00:00:00Z", "email": "someone@example.com",
@@ -214,7 +214,7 @@ func exampleText(s json.RawMessage) json.RawMessage {
 			text = text[:max(*bounds.MaxLength, 0)]
 		}
 	}
-	raw, _ := json.Marshal(text) // any text is JSON
+	raw, _ := json.Marshal(text) // a string can always be encoded
 	return raw
 }
 
@@ -230,7 +230,7 @@ func first(array json.RawMessage) (v json.RawMessage) {
 	return v
 }
 
-// resolve is what a reference into the same schema leads to.
+// resolve returns the schema that a reference into root points to.
 func resolve(root json.RawMessage, ref string) json.RawMessage {
 	at, ok := strings.CutPrefix(ref, "#")
 	if !ok {

@@ -1,6 +1,7 @@
 package repl
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -17,16 +18,17 @@ import (
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/client"
 	"github.com/vmcp-dev/vmcp/internal/schema"
 	"github.com/vmcp-dev/vmcp/internal/spell"
+	"github.com/vmcp-dev/vmcp/proxy/status"
 	"github.com/vmcp-dev/vmcp/script"
 )
 
-// Tools are where an endpoint's tools come from: *client.Endpoint.
+// Tools is an endpoint with tools: *client.Endpoint.
 type Tools interface {
 	Tools(ctx context.Context) ([]*mcp.Tool, error)
 	Call(ctx context.Context, c client.Call) (*client.Result, error)
 }
 
-// tool is one that scripts can call.
+// tool is a tool that scripts can call.
 type tool struct {
 	*mcp.Tool
 	input, output       json.RawMessage
@@ -34,16 +36,16 @@ type tool struct {
 	destructive, agreed bool
 }
 
-// host is the world of a session: the tools of an endpoint, and the person.
+// host gives the scripts of a session the tools of an endpoint, and asks the person.
 type host struct {
 	o     *Options
 	tools map[string]*tool
-	mu    sync.Mutex // one call at a time: the endpoint keeps one result, and the person reads one question
+	mu    sync.Mutex // one call at a time: the endpoint keeps one result, and the person answers one question
 }
 
 var _ builtins.Host = (*host)(nil)
 
-// newHost lists the tools.
+// newHost lists the tools of the endpoint.
 func newHost(ctx context.Context, o *Options) (*host, error) {
 	h := &host{o: o, tools: map[string]*tool{}}
 	if o.Tools == nil {
@@ -65,7 +67,7 @@ func newTool(t *mcp.Tool) *tool {
 	a := t.Annotations
 	readOnly := a != nil && a.ReadOnlyHint
 	harmless := a != nil && a.DestructiveHint != nil && !*a.DestructiveHint
-	out.destructive = !readOnly && !harmless // as the protocol has it: a tool that does not say so may destroy
+	out.destructive = !readOnly && !harmless // the default of destructiveHint is true in MCP
 	return out
 }
 
@@ -91,10 +93,10 @@ func compiled(raw json.RawMessage) *schema.Schema {
 	return s
 }
 
-// CallTool calls a tool of the endpoint, after asking the person about one that may destroy
-// something.
+// CallTool calls a tool of the endpoint; it asks the person first if the tool may be
+// destructive.
 func (h *host) CallTool(ctx context.Context, name string, args json.RawMessage, _ builtins.CallOptions) (json.RawMessage, error) {
-	t := h.tools[name]
+	t := h.tool(name)
 	if t == nil {
 		return nil, &builtins.ToolError{Kind: builtins.NotFound, Msg: h.unknown(name)}
 	}
@@ -111,7 +113,7 @@ func (h *host) CallTool(ctx context.Context, name string, args json.RawMessage, 
 	if err := h.agree(ctx, t, args); err != nil {
 		return nil, err
 	}
-	result, err := h.o.Tools.Call(ctx, client.Call{Name: name, Arguments: args, Progress: true})
+	result, err := h.o.Tools.Call(ctx, client.Call{Name: t.Name, Arguments: args, Progress: true})
 	if err != nil {
 		return nil, callError(err)
 	}
@@ -124,7 +126,7 @@ func (h *host) CallTool(ctx context.Context, name string, args json.RawMessage, 
 	return result.Raw, nil
 }
 
-// structured is the structured content of a result; null when there is none.
+// structured is the structured content of a result; JSON null when there is none.
 func structured(raw json.RawMessage) json.RawMessage {
 	var r struct {
 		StructuredContent json.RawMessage `json:"structuredContent"`
@@ -137,28 +139,51 @@ func structured(raw json.RawMessage) json.RawMessage {
 
 func (h *host) unknown(name string) string {
 	msg := fmt.Sprintf("no tool %q", name)
-	if near := spell.Nearest(name, h.names()); near != "" {
+	known := h.names()
+	if strings.Contains(name, ".") {
+		known = slices.AppendSeq(known, maps.Keys(h.o.Origins))
+	}
+	if near := spell.Nearest(name, known); near != "" {
 		msg += fmt.Sprintf("; did you mean %q?", near)
 	}
 	return msg
 }
 
-// names are those of the tools, sorted.
+// tool finds a tool by its name for clients or as backend.tool; nil: there is none.
+func (h *host) tool(name string) *tool {
+	if t := h.tools[name]; t != nil {
+		return t
+	}
+	return h.tools[h.o.Origins[name]]
+}
+
+// Origins returns the names of tools for clients, by backend.tool.
+func Origins(d status.Details) map[string]string {
+	all := map[string]string{}
+	for _, t := range d.Tools {
+		if t.Backend != "" {
+			all[t.Backend+"."+cmp.Or(t.Original, t.Name)] = t.Name
+		}
+	}
+	return all
+}
+
+// names are the names of the tools, sorted.
 func (h *host) names() []string { return slices.Sorted(maps.Keys(h.tools)) }
 
-// agree asks whether a tool may be called that may destroy something.
+// agree asks the person whether a tool that may be destructive is to be called.
 func (h *host) agree(ctx context.Context, t *tool, args json.RawMessage) error {
 	if !t.destructive || t.agreed || h.o.Fakes || h.o.Yes {
 		return nil
 	}
 	denied := func(why string) error {
-		return &builtins.ToolError{Kind: builtins.Denied, Msg: fmt.Sprintf("%s may change or destroy something, and %s", t.Name, why)}
+		return &builtins.ToolError{Kind: builtins.Denied, Msg: fmt.Sprintf("%s may overwrite or destroy something, and %s", t.Name, why)}
 	}
 	if h.o.ask == nil {
 		return denied("nobody is here to be asked; --yes allows such calls")
 	}
 	for {
-		line, err := h.o.ask(ctx, fmt.Sprintf("%s may change or destroy something: %s\ncall it? yes, no, always: ", t.Name, args))
+		line, err := h.o.ask(ctx, fmt.Sprintf("%s may overwrite or destroy something: %s\ncall it? yes, no, always: ", t.Name, args))
 		if err != nil {
 			return denied("nobody agreed")
 		}
@@ -174,7 +199,7 @@ func (h *host) agree(ctx context.Context, t *tool, args json.RawMessage) error {
 	}
 }
 
-// callError says what kind of failure it was that kept a tool from being called.
+// callError gives an error of a call the kind of failure that scripts see.
 func callError(err error) error {
 	var refused *jsonrpc.Error
 	switch {
@@ -188,7 +213,7 @@ func callError(err error) error {
 	return &builtins.ToolError{Kind: builtins.Unavailable, Msg: err.Error()}
 }
 
-// Elicit asks the person.
+// Elicit asks the person a question of a script.
 func (h *host) Elicit(ctx context.Context, q script.Question) (json.RawMessage, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -198,7 +223,7 @@ func (h *host) Elicit(ctx context.Context, q script.Question) (json.RawMessage, 
 	return h.o.Asker.Ask(ctx, q.Params)
 }
 
-// Notify shows a log message or progress.
+// Notify prints a log message or progress of a script.
 func (h *host) Notify(_ context.Context, n builtins.Notice) {
 	switch {
 	case n.Kind == "log":

@@ -1,5 +1,5 @@
-// Package repl runs Starlark as it is typed: the dialect, builtins and limits of scripted tools,
-// with the tools of an endpoint.
+// Package repl is an interactive session of Starlark, with the dialect, builtins and limits of scripted tools, and
+// the tools of an endpoint.
 package repl
 
 import (
@@ -12,40 +12,42 @@ import (
 	"strings"
 
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/client"
-	"github.com/vmcp-dev/vmcp/proxy/catalog"
+	"github.com/vmcp-dev/vmcp/proxy/catalog/scripted"
 	"github.com/vmcp-dev/vmcp/script"
 	"github.com/vmcp-dev/vmcp/script/source"
 )
 
-// Options are what a session works with.
+// Options say what a session uses.
 type Options struct {
-	Tools  Tools // nil: there are none
-	Limits script.Limits
-	Load   func(from, name string) (script.File, error) // nil: nothing can be loaded
-	// Tool is loaded, from File; nil: none.
-	Tool *catalog.ScriptedTool
+	Tools Tools // nil: there are none
+	// Origins are further names by which scripts may call tools: from backend.tool to the name for clients.
+	Origins map[string]string
+	Limits  script.Limits
+	Load    func(from, name string) (script.File, error) // nil: nothing can be loaded
+	// Tool is loaded into the session, from File; nil: none.
+	Tool *scripted.Tool
 	File script.File
-	// TestFile is where :save writes.
+	// TestFile is the file that :save appends to.
 	TestFile string
-	Fakes    bool // no call does anything
-	Yes      bool // to tools that may destroy something
+	Fakes    bool // no call has an effect: none is asked about
+	Yes      bool // call destructive tools without asking
 	Asker    *client.Asker
 
-	In       *os.File // of a terminal
+	In       *os.File // the terminal; nil: read Lines
 	Lines    io.Reader
 	Out      io.Writer
-	Shown    func(string) string // how a text is written to Out
+	Shown    func(string) string // makes a text safe for Out
 	Tell     func(message string)
-	ask      func(ctx context.Context, question string) (string, error) // nil: nobody is there
+	ask      func(ctx context.Context, question string) (string, error) // nil: there is no terminal
 	interact *terminal
 }
 
 func (o *Options) print(text string) { fmt.Fprintln(o.Out, o.Shown(text)) }
 
-// ErrFailed is that of a session without a terminal in which an input failed.
+// ErrFailed is returned by a session without a terminal in which an input failed.
 var ErrFailed = errors.New("an input failed")
 
-// Run runs a session until its input ends: that of the terminal In, or else of Lines. ctx ends
+// Run runs a session until its input ends: the terminal In, or else Lines. The end of ctx also ends
 // the session.
 func Run(ctx context.Context, o Options) error {
 	if o.In != nil {
@@ -75,10 +77,10 @@ func Run(ctx context.Context, o Options) error {
 	return s.readLines(ctx, o.Lines)
 }
 
-// maxLine bounds a line of the input.
+// maxLine bounds a line of the input, in bytes.
 const maxLine = 4 << 20
 
-// readLines executes what is no terminal: a chunk ends where the next line does not belong to it.
+// readLines executes input that is not typed at a terminal: a chunk ends before the first line that does not continue it.
 func (s *session) readLines(ctx context.Context, in io.Reader) error {
 	lines := bufio.NewScanner(in)
 	lines.Buffer(nil, maxLine)
@@ -97,7 +99,7 @@ func (s *session) readLines(ctx context.Context, in io.Reader) error {
 			continue
 		}
 		if strings.TrimSpace(line) == "" {
-			blank.WriteString(line + "\n") // it may be inside of a block or a string
+			blank.WriteString(line + "\n") // may be inside a block or a string
 			continue
 		}
 		if text.Len() > 0 && !goesOn(line) {
@@ -140,7 +142,7 @@ func outcome(failed bool) error {
 	return nil
 }
 
-// enter executes a text that was typed, and shows its value or what is wrong with it.
+// enter executes a chunk, and prints its value or its error; ok reports whether it had no error.
 func (s *session) enter(ctx context.Context, text string) (ok bool) {
 	first := len(s.lines) + 1
 	s.lines = append(s.lines, strings.Split(strings.TrimSuffix(text, "\n"), "\n")...)

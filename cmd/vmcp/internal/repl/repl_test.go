@@ -16,7 +16,7 @@ import (
 	"github.com/vmcp-dev/vmcp/script"
 )
 
-// TestExamples: what a fake answers fits the schema that it answers for.
+// TestExamples: an example is valid by its schema.
 func TestExamples(t *testing.T) {
 	for _, s := range []string{
 		`{"type":"object","properties":{"a":{"type":"string"},"b":{"type":"integer","minimum":3},"c":{"enum":["x","y"]}},"required":["a","b","c"]}`,
@@ -43,7 +43,7 @@ func TestExamples(t *testing.T) {
 	}
 }
 
-// shop are two tools of an endpoint.
+// shop is an endpoint with two tools.
 type shop struct{ calls []string }
 
 func (s *shop) Tools(context.Context) ([]*mcp.Tool, error) {
@@ -63,7 +63,7 @@ func (s *shop) Call(_ context.Context, c client.Call) (*client.Result, error) {
 	return &client.Result{CallToolResult: &mcp.CallToolResult{}, Raw: json.RawMessage(`{"content":[],"structuredContent":{"status":"paid","n":9007199254740993}}`)}, nil
 }
 
-// talk runs a session over an input.
+// talk runs a session with an input.
 func talk(t *testing.T, o Options, input string) (out, messages string) {
 	t.Helper()
 	var b, m bytes.Buffer
@@ -99,7 +99,7 @@ try_call_tool("shop_get_ordr").error
 	}
 }
 
-// TestOwnNames: what an input calls as the builtins that a session uses itself is its own business.
+// TestOwnNames: an input may bind the names of builtins that the session itself uses.
 func TestOwnNames(t *testing.T) {
 	out, messages := talk(t, Options{}, "repr = 1\n[repr]\nrun = lambda p: p\nrun(2)\ncall_tool = 3\ncall_tool\n_ = 4\n_\n")
 	if want := "[1]\n2\n3\n4\n"; out != want || messages != "" {
@@ -111,7 +111,7 @@ func TestOwnNames(t *testing.T) {
 	}
 }
 
-// TestLimits: what runs here is bounded like a tool, and the session goes on.
+// TestLimits: an input has the limits of a tool, and the session continues after it has reached one.
 func TestLimits(t *testing.T) {
 	limits := script.DefaultLimits()
 	limits.Steps, limits.Memory = 100_000, 10<<20

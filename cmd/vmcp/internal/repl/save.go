@@ -21,8 +21,8 @@ import (
 
 var testNames = regexp.MustCompile(`^test_[A-Za-z0-9_]+$`)
 
-// save writes the runs of the tool as tests: a test for each, with the answers as fakes, appended
-// to the file of tests beside the tool's.
+// save appends the runs of the tool to its file of tests, each as a test with the recorded results as
+// fakes.
 func (s *session) save(args []string) error {
 	if len(args) < 1 || len(args) > 2 || !testNames.MatchString(args[0]) {
 		return errors.New(":save wants a name such as test_refund, and perhaps a file")
@@ -56,7 +56,7 @@ func (s *session) save(args []string) error {
 	return nil
 }
 
-// appendTests adds tests to a file that may be there.
+// appendTests appends tests to a file, which need not exist.
 func (s *session) appendTests(file, tests string) error {
 	old, err := os.ReadFile(file)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -74,7 +74,7 @@ func (s *session) appendTests(file, tests string) error {
 
 var functions = regexp.MustCompile(`(?m)^def (\w+)\(`)
 
-// defined is a function that two texts define, or "".
+// defined is a function that both texts define, or "".
 func defined(a []byte, b string) string {
 	for _, m := range functions.FindAllStringSubmatch(b, -1) {
 		if slices.ContainsFunc(functions.FindAllSubmatch(a, -1), func(o [][]byte) bool { return string(o[1]) == m[1] }) {
@@ -84,21 +84,21 @@ func defined(a []byte, b string) string {
 	return ""
 }
 
-// fake is what a tool answered in a run, in order.
+// fake is a tool with its results in a run, in order.
 type fake struct {
 	tool    string
 	answers []answer
 }
 
-// answer is one of three kinds.
+// answer is one of three kinds of result.
 type answer struct {
 	value     json.RawMessage // structured content
-	text      string          // without structured content
-	kind      string          // of the failure; "": none
+	text      string          // without structured content; the message of a failure
+	kind      string          // of a failure; "": none
 	isFailure bool
 }
 
-// test is a run as a function of a test file.
+// test prints a run as a function of a test file.
 func (r *recordedRun) test(name, tool string) (string, error) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "def %s():\n", name)
@@ -157,7 +157,7 @@ func (r *recordedRun) test(name, tool string) (string, error) {
 	return b.String(), nil
 }
 
-// reason is what a test can rely on of an error: its message without places.
+// reason is the message of an error without positions, which change with the script.
 func reason(err error) string {
 	var e *script.Error
 	if errors.As(err, &e) {
@@ -166,7 +166,7 @@ func reason(err error) string {
 	return firstLine(err.Error())
 }
 
-// fakes are the answers of the run's calls by tool, in the order of the first call of each.
+// fakes are the results of the run's calls by tool, in the order of the first call of each.
 func (r *recordedRun) fakes() (fakes []*fake, err error) {
 	for _, e := range r.effects {
 		if e.Kind != "call" {
@@ -204,12 +204,12 @@ func answerOf(e script.Event) (answer, error) {
 		return true
 	})
 	if !plain {
-		return answer{}, fmt.Errorf("%s answered with more than text, which no fake can say", e.Name)
+		return answer{}, fmt.Errorf("%s returned content other than text, which fakes cannot return", e.Name)
 	}
 	return answer{text: strings.Join(text, "\n")}, nil
 }
 
-// star is the line that declares a fake.
+// star prints the declaration of a fake.
 func (f *fake) star() (string, error) {
 	one := f.answers[0]
 	same := !slices.ContainsFunc(f.answers, func(a answer) bool {
@@ -227,7 +227,7 @@ func (f *fake) star() (string, error) {
 	var each []string
 	for _, a := range f.answers {
 		if a.value == nil {
-			return "", fmt.Errorf("%s failed or answered with text in one call and not in another, which no fake can say", f.tool)
+			return "", fmt.Errorf("%s failed or returned text in one call and not in another, which fakes cannot do", f.tool)
 		}
 		v, err := literal(a.value)
 		if err != nil {
@@ -238,7 +238,7 @@ func (f *fake) star() (string, error) {
 	return fmt.Sprintf("testing.tool(%s, returns_each = [%s])", quote(f.tool), strings.Join(each, ", ")), nil
 }
 
-// answerLine declares the answer to a question.
+// answerLine prints the declaration of the answer to a question.
 func answerLine(e script.Event) (string, error) {
 	var result struct {
 		Action  string
@@ -263,10 +263,10 @@ func answerLine(e script.Event) (string, error) {
 
 func quote(text string) string { return syntax.Quote(text, false) }
 
-// literal is a JSON value as it is written in a script.
+// literal prints a JSON value as a literal of a script.
 func literal(raw json.RawMessage) (string, error) {
 	if !json.Valid(raw) {
-		return "", fmt.Errorf("%.40q is no JSON", raw)
+		return "", fmt.Errorf("%.40q is not JSON", raw)
 	}
 	var b strings.Builder
 	writeLiteral(&b, bytes.TrimSpace(raw))

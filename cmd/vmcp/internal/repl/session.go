@@ -16,24 +16,26 @@ import (
 	"github.com/vmcp-dev/vmcp/builtins"
 	"github.com/vmcp-dev/vmcp/internal/diag"
 	"github.com/vmcp-dev/vmcp/migrate/legacy"
-	"github.com/vmcp-dev/vmcp/proxy/catalog"
+	"github.com/vmcp-dev/vmcp/proxy/catalog/scripted"
 	"github.com/vmcp-dev/vmcp/script"
 	"github.com/vmcp-dev/vmcp/script/source"
 )
 
-// A chunk is run as a program of its own: the engine, its builtins and its limits are those of a
-// tool. The values of the chunks before are its predeclared names; those that it changes are handed to it
-// as its own by lines before it, and it hands its own back by lines behind it:
+// A chunk runs as a program of its own, with the engine, builtins and limits of a tool. The names that earlier chunks
+// bound are predeclared in it. A program cannot rebind a predeclared name, so a name that the chunk binds is assigned
+// its earlier value before the chunk, and the value that it has after the chunk is kept for later ones:
 //
-//	x = _repl_get("x")                  for x += 1
-//	_ = (
-//	x + 1                               what was typed, in its line
+//	x = _repl_get("x")            if the chunk binds x, and an earlier one did
+//	_ = (                         if the chunk is an expression
+//	x + 1                         the chunk
 //	)
-//	_repl_value(_)
-//	_repl_keep("x", lambda: x)
-//	_repl_end()                         an error: there is no run to go on with
+//	_repl_value(_)                keeps the value as _, and prints it
+//	_repl_keep("x", lambda: x)    for each name that the chunk binds; ignored if the lambda fails
+//	_repl_end()                   ends the program with errEnd
+//	def run(params):              never called, but a program must have it
+//	    pass
 //
-// The lines before it do not move it: its origin is the place in the session.
+// The origin of the program is set so that positions in the chunk are its positions in the session.
 const (
 	inputName = "<input>"
 	getName   = "_repl_get"
@@ -44,37 +46,37 @@ const (
 	runName   = "run"
 )
 
-// maxShown bounds the text of a value that is shown.
+// maxShown bounds the text of a value that is printed, in characters.
 const maxShown = 20_000
 
-// session is what the inputs so far have left.
+// session is the state that inputs leave for later ones.
 type session struct {
 	o       *Options
 	host    *host
-	names   starlark.StringDict // that the inputs have given a meaning to
+	names   starlark.StringDict // bound by earlier inputs
 	lines   []string            // everything that was typed, for errors
 	runs    []*recordedRun      // of the tool
 	effects []effect            // of the last input
 	calls   []effect            // of all inputs, the last maxCalls
-	tool    *catalog.ScriptedTool
-	value   string         // of the last input; "" for None
-	repr    starlark.Value // of the engine, which asks the budget first, whatever the input calls repr
+	tool    *scripted.Tool
+	value   string         // printed value of the last input; "" for None
+	repr    starlark.Value // the engine's repr, which charges the budget: an input may bind another repr
 }
 
-// effect is something that a script did.
+// effect is an effect of a chunk or of a run of the tool.
 type effect struct {
 	script.Event
-	inRun bool // of the tool
+	inRun bool // of a run of the tool
 }
 
-// maxCalls bounds the calls that a session remembers.
+// maxCalls bounds the calls that :calls prints.
 const maxCalls = 1000
 
 func newSession(o *Options, h *host) *session {
 	return &session{o: o, host: h, names: starlark.StringDict{}}
 }
 
-// execute runs a chunk and leaves what it made in the session.
+// execute runs a chunk and keeps the names that it binds.
 func (s *session) execute(ctx context.Context, c *chunk) error {
 	src, before := s.source(c)
 	f := script.File{Name: inputName, Source: []byte(src), Origin: diag.Origin{
@@ -83,7 +85,7 @@ func (s *session) execute(ctx context.Context, c *chunk) error {
 	return s.run(ctx, f)
 }
 
-// source is the program of a chunk, and how many lines it has before the chunk.
+// source is the program of a chunk, and the number of lines in it before the chunk.
 func (s *session) source(c *chunk) (src string, before int) {
 	var b strings.Builder
 	names := c.names()
@@ -92,7 +94,7 @@ func (s *session) source(c *chunk) (src string, before int) {
 	}
 	own := slices.Clone(names)
 	if _, ok := s.names[runName]; ok && !slices.Contains(own, runName) {
-		own = append(own, runName) // the function at the end would hide it
+		own = append(own, runName) // or the function at the end would hide it
 	}
 	for _, name := range own {
 		if _, ok := s.names[name]; ok {
@@ -109,9 +111,9 @@ func (s *session) source(c *chunk) (src string, before int) {
 		names = names[:len(names)-1]
 	}
 	for _, name := range names {
-		fmt.Fprintf(&b, "%s(%q, lambda: %s)\n", keepName, name, name) // a branch that was not taken leaves none
+		fmt.Fprintf(&b, "%s(%q, lambda: %s)\n", keepName, name, name) // the lambda fails for a name in a branch that was not taken
 	}
-	b.WriteString(endName + "()\ndef run(params):\n    pass\n") // a program has to have one
+	b.WriteString(endName + "()\ndef run(params):\n    pass\n") // a program must define run
 	return b.String(), before
 }
 
@@ -143,14 +145,14 @@ func (s *session) run(ctx context.Context, f script.File, functions ...string) e
 	return err
 }
 
-// errEnd ends the program of a chunk that went well.
+// errEnd ends the program of a chunk that had no error.
 var errEnd = errors.New("the end of the input")
 
 func end(*starlark.Thread, *starlark.Builtin, starlark.Tuple, []starlark.Tuple) (starlark.Value, error) {
 	return nil, errEnd
 }
 
-// note remembers an effect.
+// note records an effect.
 func (s *session) note(e script.Event, inRun bool) {
 	s.effects = append(s.effects, effect{e, inRun})
 	if e.Kind != "call" || e.Name == s.toolName() && !inRun {
@@ -175,7 +177,7 @@ func (s *session) get(_ *starlark.Thread, _ *starlark.Builtin, args starlark.Tup
 	return s.names[name], nil
 }
 
-// keep takes over a name, if it has a value.
+// keep is _repl_keep: it keeps the value of a name, unless that is not bound.
 func (s *session) keep(t *starlark.Thread, _ *starlark.Builtin, args starlark.Tuple, _ []starlark.Tuple) (starlark.Value, error) {
 	name, _ := starlark.AsString(args[0])
 	v, err := script.RunOf(t).Call(t, args[1], nil, nil)
@@ -188,7 +190,7 @@ func (s *session) keep(t *starlark.Thread, _ *starlark.Builtin, args starlark.Tu
 	return starlark.None, nil
 }
 
-// show keeps the value of an expression as _, and its text, for the person.
+// show is _repl_value: it keeps the value of an expression as _, and its text to be printed.
 func (s *session) show(t *starlark.Thread, _ *starlark.Builtin, args starlark.Tuple, _ []starlark.Tuple) (starlark.Value, error) {
 	if args[0] == starlark.None {
 		return starlark.None, nil
@@ -205,8 +207,8 @@ func (s *session) show(t *starlark.Thread, _ *starlark.Builtin, args starlark.Tu
 	return starlark.None, nil
 }
 
-// open loads a scripted tool: all names of its file, and run, which runs it as a call would.
-func (s *session) open(ctx context.Context, tool *catalog.ScriptedTool, f script.File) error {
+// open loads a scripted tool: all names of its file, and run, which calls the tool.
+func (s *session) open(ctx context.Context, tool *scripted.Tool, f script.File) error {
 	tree, err := source.Parse(f, s.o.Limits)
 	if err != nil {
 		return err
@@ -229,13 +231,13 @@ func (s *session) open(ctx context.Context, tool *catalog.ScriptedTool, f script
 
 // recordedRun is a run of the tool, for :save.
 type recordedRun struct {
-	args    json.RawMessage // as they were given
+	args    json.RawMessage // without defaults
 	effects []script.Event
 	result  *script.Result
 	err     error
 }
 
-// runTool is run(params): the tool as a call runs it, arguments and result held to its schemas.
+// runTool is run(params): it calls the tool, with the checks of arguments and result by its schemas.
 func (s *session) runTool(t *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 	var params *starlark.Dict
 	if err := starlark.UnpackArgs(fn.Name(), args, kwargs, "params?", &params); err != nil {
@@ -282,7 +284,7 @@ func (s *session) perform(ctx context.Context, given json.RawMessage) (json.RawM
 	return r.result.Content, nil
 }
 
-// trace are the effects of the last input, a line each.
+// trace describes the effects of the last input, a line each.
 func (s *session) trace() (lines []string) {
 	for _, e := range s.effects {
 		indent := strings.Repeat("  ", strings.Count(e.Key, "/"))
@@ -305,7 +307,7 @@ func (s *session) trace() (lines []string) {
 	return lines
 }
 
-// explain is an error with its places, and the line of each that was typed.
+// explain is an error with its positions, and the lines of the session there.
 func (s *session) explain(err error) string {
 	var cancelled *script.Cancelled
 	if errors.As(err, &cancelled) || errors.Is(err, context.Canceled) {
@@ -334,7 +336,7 @@ func (s *session) explainOne(e *script.Error) string {
 	return text
 }
 
-// line is the text of a line of the session.
+// line is a line of the session.
 func (s *session) line(p syntax.Position) (string, bool) {
 	if p.Filename() != inputName || p.Line < 1 || int(p.Line) > len(s.lines) {
 		return "", false

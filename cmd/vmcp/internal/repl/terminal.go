@@ -20,10 +20,10 @@ const (
 	promptMore = "... "
 )
 
-// terminal is a person at one. While a line is typed the terminal is raw and x/term edits the
-// line; while something runs it is as it was, so that Ctrl-C is a signal and questions are asked
-// as by any program. Both read from one input, which never loses a byte to a reader that has
-// given up.
+// terminal reads chunks from a terminal and executes them. While a line is typed (readLine), the terminal is in raw
+// mode and x/term edits the line; Ctrl-C is a byte, which keys turns into the end of the line. While a chunk runs, the
+// terminal is in its original mode: Ctrl-C is a signal, which cancels the chunk and aborts a read of an answer
+// (interruptible). Both read from one input, so that what an aborted read has not taken goes to the next one.
 type terminal struct {
 	o       *Options
 	fd      int
@@ -31,7 +31,7 @@ type terminal struct {
 	input   *input
 	keys    *keys
 	edit    *term.Terminal
-	pending string // the lines of a chunk so far
+	pending string // the complete lines of an incomplete chunk
 	signals chan os.Signal
 }
 
@@ -47,20 +47,20 @@ func newTerminal(o *Options) (*terminal, error) {
 		io.Reader
 		io.Writer
 	}{t.keys, o.Out}, prompt)
-	signal.Reset(os.Interrupt) // it ends a call here, not the program
+	signal.Reset(os.Interrupt) // it cancels a chunk here, and does not end the program
 	signal.Notify(t.signals, os.Interrupt)
 	return t, nil
 }
 
 func (t *terminal) close() {
 	signal.Stop(t.signals)
-	_ = term.Restore(t.fd, t.cooked) // there is nobody to tell
+	_ = term.Restore(t.fd, t.cooked) // the program ends: the error would help nobody
 }
 
-// errAborted is a line that was ended with Ctrl-C.
+// errAborted is returned for a line that Ctrl-C ended.
 var errAborted = errors.New("aborted")
 
-// readLine lets the person type a line.
+// readLine reads a line in raw mode.
 func (t *terminal) readLine(prompt string) (string, error) {
 	if _, err := term.MakeRaw(t.fd); err != nil {
 		return "", err
@@ -88,7 +88,7 @@ func (t *terminal) readLine(prompt string) (string, error) {
 	return line, err
 }
 
-// run reads and executes until Ctrl-D.
+// run reads and executes chunks until Ctrl-D.
 func (t *terminal) run(ctx context.Context, s *session) error {
 	t.edit.AutoCompleteCallback = func(line string, pos int, key rune) (string, int, bool) {
 		if key != '\t' {
@@ -119,7 +119,7 @@ func (t *terminal) run(ctx context.Context, s *session) error {
 	return context.Cause(ctx)
 }
 
-// line takes one line: a command, or one more of a chunk, which is executed when it is complete.
+// line executes a command, or adds a line to a chunk and executes that when it is complete.
 func (t *terminal) line(ctx context.Context, s *session, line string) (quit bool) {
 	if t.pending == "" && strings.HasPrefix(line, ":") {
 		quit, err := s.command(line)
@@ -144,7 +144,7 @@ func (t *terminal) line(ctx context.Context, s *session, line string) (quit bool
 	return false
 }
 
-// interruptible is a context that Ctrl-C ends, with what reads from the terminal.
+// interruptible is a context that Ctrl-C cancels, together with reads from the terminal.
 func (t *terminal) interruptible(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
@@ -164,28 +164,28 @@ func (t *terminal) interruptible(ctx context.Context) (context.Context, func()) 
 	}
 }
 
-// ask asks a question while something runs.
+// ask asks a question of the session while a chunk runs.
 func (t *terminal) ask(_ context.Context, question string) (string, error) {
 	t.o.Tell(question)
 	return t.o.Asker.Terminal.ReadString('\n')
 }
 
-// tab completes what is left of the cursor, or shows what it may become.
+// tab completes the word before the cursor, or prints the completions.
 func (t *terminal) tab(s *session, line string, pos int) (string, int, bool) {
 	before := line[:pos]
 	if t.pending == "" && strings.TrimSpace(before) == "" || t.pending != "" && strings.TrimLeft(before, " \t") == "" {
-		return before + "    " + line[pos:], pos + 4, true // an indentation
+		return before + "    " + line[pos:], pos + 4, true // indent
 	}
 	word, candidates := s.complete(t.pending + before)
 	longer, choices := extend(before, word, candidates)
 	if len(choices) > 0 {
-		go t.show(choices) // the terminal is locked until this returns
+		go t.show(choices) // x/term holds its lock until this returns
 		return line, pos, true
 	}
 	return longer + line[pos:], len(longer), true
 }
 
-// maxChoices bounds the candidates that are shown.
+// maxChoices bounds the completions that are printed.
 const maxChoices = 60
 
 func (t *terminal) show(choices []string) {
@@ -197,13 +197,13 @@ func (t *terminal) show(choices []string) {
 	fmt.Fprintf(t.edit, "%s%s\n", t.o.Shown(strings.Join(choices, "  ")), more)
 }
 
-// keys are what is typed into a line, as x/term wants it.
+// keys passes what is typed to x/term.
 type keys struct {
 	input   *input
 	aborted atomic.Bool // Ctrl-C was typed
 }
 
-// Read makes a Ctrl-C the end of the line: it goes to its end, deletes it, and enters it.
+// Read replaces Ctrl-C by the keys that go to the end of the line, delete it, and enter it.
 func (k *keys) Read(p []byte) (int, error) {
 	const atEnd, deleteLine, enter = 5, 21, 13
 	buf := make([]byte, max(len(p)/3, 1))
@@ -223,12 +223,12 @@ func (k *keys) Read(p []byte) (int, error) {
 	return len(out), err
 }
 
-// input reads a terminal ahead, so that nobody has to be stuck in its Read.
+// input reads the terminal in its goroutine pump, so that a Read can be aborted.
 type input struct {
 	chunks chan []byte
 	rest   []byte
-	// running says that a line was entered and no other is typed yet. A Ctrl-C that comes
-	// before the terminal is as it was, and makes it a signal, is one all the same.
+	// running is set from the end of a line until the next is read. A Ctrl-C that is read as a byte in that time, before
+	// the original mode is restored, is sent as a signal.
 	running atomic.Bool
 	signals chan<- os.Signal
 	mu      sync.Mutex
@@ -243,7 +243,7 @@ func newInput(f *os.File, signals chan<- os.Signal) *input {
 	return in
 }
 
-// pump ends with the terminal, or with the process.
+// pump ends with the terminal, or with the process: a read of a terminal cannot be interrupted.
 func (in *input) pump(f *os.File) {
 	defer close(in.chunks)
 	for {
@@ -263,7 +263,7 @@ func (in *input) pump(f *os.File) {
 	}
 }
 
-// Read waits for what is typed, until abort.
+// Read waits for input, until abort.
 func (in *input) Read(p []byte) (int, error) {
 	if len(in.rest) == 0 {
 		in.mu.Lock()
@@ -284,7 +284,7 @@ func (in *input) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// abort ends the Read that waits, and all until resume.
+// abort ends the pending Read, and every later one until resume.
 func (in *input) abort() {
 	in.mu.Lock()
 	defer in.mu.Unlock()

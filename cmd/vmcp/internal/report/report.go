@@ -1,5 +1,5 @@
-// Package report writes problems for those who read them: people and editors, programs, code
-// scanning (SARIF), and the annotations of GitHub.
+// Package report prints problems: as text, as JSON, for code
+// scanning (SARIF), and as annotations of GitHub.
 package report
 
 import (
@@ -17,17 +17,17 @@ import (
 // Formats are the values of --output.
 var Formats = []string{"text", "json", "sarif", "github"}
 
-// Report is what is written as JSON.
+// Report is the JSON of problems.
 type Report struct {
-	Valid    bool          `json:"valid"` // the exit code will be 0
+	Valid    bool          `json:"valid"` // the exit code is 0
 	Problems diag.Problems `json:"problems"`
 }
 
-// Form is the end of the help of commands that write it.
+// Form is the end of the help of commands that print it.
 var Form = jsonform.Of(Report{})
 
-// Write writes problems; valid is false where the exit code will be 1. Text goes through hide,
-// which hides secrets.
+// Write prints problems; valid reports whether the exit code is 0. hide hides secrets in
+// each text.
 func Write(w io.Writer, format string, problems diag.Problems, valid bool, hide func(string) string) error {
 	var err error
 	switch format {
@@ -61,7 +61,7 @@ func encode(w io.Writer, v any) error {
 	return e.Encode(v)
 }
 
-// text is what a problem says, without its place and code.
+// text is the message of a problem, without its position and code.
 func text(p diag.Problem) string {
 	p.Pos, p.Code, p.Severity = diag.Pos{}, "", diag.Error
 	return strings.TrimPrefix(p.Error(), "error: ")
@@ -72,8 +72,8 @@ var (
 	property = strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A", ":", "%3A", ",", "%2C")
 )
 
-// annotation is a command of GitHub's workflows. What has a meaning there is escaped, or a
-// message would become another command.
+// annotation is a workflow command of GitHub. What has a meaning there is escaped, or a
+// message could become another command.
 func annotation(p diag.Problem) string {
 	parts := []string{}
 	add := func(name, value string) {
@@ -90,7 +90,7 @@ func annotation(p diag.Problem) string {
 	return "::" + p.Severity.String() + " " + strings.Join(parts, ",") + "::" + message.Replace(text(p))
 }
 
-// The parts of SARIF 2.1.0 that are written.
+// The parts of SARIF 2.1.0 that are used.
 type (
 	sarif struct {
 		Schema  string     `json:"$schema"`
@@ -180,7 +180,7 @@ func location(p diag.Pos, endLine, endColumn int) sarifLocation {
 	return l
 }
 
-// uri is the name of a file as a reference: relative, with what has a meaning there escaped.
+// uri is the name of a file as a relative URI reference.
 func uri(file string) string {
 	var b strings.Builder
 	for _, c := range []byte(file) {

@@ -1,4 +1,4 @@
-// Package roots has public certificate authorities trusted in an image that has no files.
+// Package roots provides public certificate authorities in an image that has no files.
 package roots
 
 import (
@@ -11,14 +11,14 @@ import (
 	"golang.org/x/crypto/x509roots/fallback/bundle"
 )
 
-// Where Linux systems have certificate authorities, unless the environment says where; a folder
-// counts when there is something in it.
+// Where Linux systems have certificate authorities, unless environment variables name them; a folder
+// counts if it is not empty.
 var (
 	rootFiles   = []string{"/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/ca-bundle.pem", "/etc/pki/tls/cacert.pem", "/etc/ssl/cert.pem"}
 	rootFolders = []string{"/etc/ssl/certs", "/etc/pki/tls/certs"}
 )
 
-// FallBack has Mozilla's certificate authorities trusted in an image that has no files. To read
+// FallBack makes Mozilla's certificate authorities trusted on a Linux that has none. Parsing
 // them takes as long as all else of a start, so that it is not done where a system has its own.
 func FallBack() {
 	files, folders := rootFiles, rootFolders
@@ -35,7 +35,7 @@ func FallBack() {
 	for c := range bundle.Roots() {
 		cert, err := x509.ParseCertificate(c.Certificate)
 		if err != nil {
-			continue // it would not be trusted
+			continue // the authority is left out
 		}
 		if c.Constraint == nil {
 			pool.AddCert(cert)
@@ -46,7 +46,7 @@ func FallBack() {
 	x509.SetFallbackRoots(pool)
 }
 
-// holds reports whether there is a file at a place, or a folder with something in it.
+// holds reports whether there is a file at a path, or a folder that is not empty.
 func holds(place string) bool {
 	f, err := os.Open(place)
 	if err != nil {

@@ -12,15 +12,16 @@ import (
 	"github.com/vmcp-dev/vmcp/cluster"
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/jsonform"
 	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/config/durable"
 	"github.com/vmcp-dev/vmcp/runs"
 	"github.com/vmcp-dev/vmcp/runs/seal"
 	"github.com/vmcp-dev/vmcp/runs/settings"
 )
 
-// ownKey is the id of the key that SQLite makes beside its file.
+// ownKey is the id of the key in the file that is made beside an SQLite store.
 const ownKey = "file"
 
-// inUse is a key as JSON shows it.
+// inUse is the JSON of a key.
 type inUse struct {
 	ID         string `json:"id"`
 	Configured bool   `json:"configured"`
@@ -30,7 +31,7 @@ type inUse struct {
 	Logins     int    `json:"logins"`
 }
 
-// keys are all of them.
+// keys is the JSON of the command.
 type keys struct {
 	Keys []inUse `json:"keys"`
 }
@@ -38,11 +39,11 @@ type keys struct {
 func keysInUse(e Env, file *string) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "keys",
-		Short: "list the keys of sessionStorage, and how much is sealed by each",
-		Long: `Keys counts, for each key of sessionStorage.keys and each other that something in the store is sealed
-by, the runs, the sessions with something kept, and the logins at backends. The first configured
-key seals. An old one can go when nothing is sealed by it and sessions that were begun with it are
-over, which is 24 hours after another key came first.` + jsonform.Of(keys{}),
+		Short: "list the keys of sessionStorage, and how much is encrypted with each",
+		Long: `Keys counts, for each key of sessionStorage.keys and each other key that something in the store is encrypted
+with, the runs, the sessions and the logins at backends. The first configured key encrypts. An old key
+can be removed when nothing is encrypted with it and sessions that were begun with it have
+ended, which is 24 hours after another key became the first.` + jsonform.Of(keys{}),
 		Example: "  vmcp runs keys\n  vmcp runs list --sealed-by 2026-05",
 		Args:    cobra.NoArgs,
 	}
@@ -62,7 +63,7 @@ over, which is 24 hours after another key came first.` + jsonform.Of(keys{}),
 	return c
 }
 
-// countKeys counts what is sealed by which key: configured ones first, in their order.
+// countKeys counts what each key seals: configured ones first, in their order.
 func countKeys(ctx context.Context, cfg *config.Config, s runs.Store) ([]inUse, error) {
 	kept, err := s.Sealed(ctx)
 	if err != nil {
@@ -93,7 +94,7 @@ func countKeys(ctx context.Context, cfg *config.Config, s runs.Store) ([]inUse, 
 	for i, k := range cfg.SessionStorage.Keys {
 		add(k.ID, true, i == 0)
 	}
-	if cfg.SessionStorage.Provider == config.StorageSQLite && len(cfg.SessionStorage.Keys) == 0 {
+	if cfg.SessionStorage.Provider == durable.StorageSQLite && len(cfg.SessionStorage.Keys) == 0 {
 		add(ownKey, true, true)
 	}
 	rest := map[string]bool{}

@@ -13,7 +13,7 @@ import (
 	"github.com/vmcp-dev/vmcp/runs"
 )
 
-// summary is a run of list as JSON.
+// summary is the JSON of a run in a list.
 type summary struct {
 	ID        string     `json:"id"`
 	Tool      string     `json:"tool"`
@@ -28,7 +28,7 @@ type summary struct {
 	Error     string     `json:"error"`
 }
 
-// page is what list prints as JSON.
+// page is the JSON of the command.
 type page struct {
 	Runs []summary `json:"runs"`
 	Next string    `json:"next"`
@@ -47,12 +47,12 @@ func list(e Env, file *string) *cobra.Command {
 	}
 	output := e.Output(c)
 	fl := c.Flags()
-	fl.StringVar(&f.SealedBy, "sealed-by", "", "runs of which something is sealed by the key with this id")
+	fl.StringVar(&f.SealedBy, "sealed-by", "", "runs with data encrypted with the key of this id")
 	fl.StringSliceVar(&states, "state", nil, "runs in one of these states")
 	fl.StringVar(&f.Tool, "tool", "", "runs of this tool")
 	fl.StringVar(&since, "since", "", "runs that were changed since then: a duration such as 7d, or a time")
-	fl.IntVar(&f.Limit, "limit", 100, "how many at most")
-	fl.StringVar(&f.After, "after", "", "go on behind this cursor: next of the page before")
+	fl.IntVar(&f.Limit, "limit", 100, "the maximum number of runs")
+	fl.StringVar(&f.After, "after", "", "continue after this cursor: next of the previous page")
 	completeStates(c, runs.States)
 	c.RunE = func(c *cobra.Command, _ []string) (err error) {
 		if f.Limit < 1 || f.Limit > 10_000 {
@@ -97,7 +97,7 @@ func (e Env) showList(found []runs.Summary, next string, asJSON bool) error {
 	return w.Flush()
 }
 
-// about is what a person wants to know of a run first.
+// about is the last column of a run: its calls in doubt, open questions, wake time or error.
 func about(r summary) string {
 	switch {
 	case r.Doubts > 0:
@@ -112,7 +112,7 @@ func about(r summary) string {
 
 func clock(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05") }
 
-// utc is a time as JSON shows it; none stays none.
+// utc is a time in UTC; the zero time stays zero.
 func utc(t time.Time) time.Time {
 	if t.IsZero() {
 		return t

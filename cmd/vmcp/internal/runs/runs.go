@@ -1,5 +1,5 @@
-// Package runs is the command vmcp runs: what people do with runs of scripted tools that are kept. It
-// talks to the store directly, beside a running server or without one; a server notices within a second.
+// Package runs is the command vmcp runs: it shows and changes the stored runs of scripted tools. It
+// uses the store directly, beside a running server or without one; a server notices a change within a second.
 package runs
 
 import (
@@ -28,7 +28,7 @@ type Env struct {
 	Load   func(file string) (*config.Config, error)
 	JSON   func(v any) error
 	Output func(*cobra.Command) *string
-	// Cell and Text show what others have written, in a line and in several.
+	// Cell and Text escape text of others for one line and for several.
 	Cell, Text func(string) string
 }
 
@@ -36,12 +36,12 @@ type Env struct {
 func Command(e Env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "runs",
-		Short: "list, show and steer the kept runs of scripted tools",
-		Long: `Runs works with the runs that sessionStorage of a configuration keeps, beside a running server or
-without one. A server notices what was changed within a second, and goes on with the run.
+		Short: "list, show and control the stored runs of scripted tools",
+		Long: `Runs works with the runs in sessionStorage of a configuration, with or without a running server. A server
+notices changes within a second, and continues the run.
 
-A run is running, waiting (for an answer), sleeping, paused (its client went away), in doubt (the
-outcome of a call is not known), done, failed or cancelled. The last three are final.`,
+A run is running, waiting (for an answer), sleeping, paused (its client disconnected), in doubt (the
+outcome of a call is unknown), done, failed or cancelled. The last three are final.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
@@ -53,14 +53,14 @@ outcome of a call is not known), done, failed or cancelled. The last three are f
 	return c
 }
 
-// with opens the store of a configuration for f.
+// with calls f with the configuration and its open store.
 func (e Env) with(ctx context.Context, file string, f func(*config.Config, runs.Store) error) (err error) {
 	cfg, err := e.Load(file)
 	if err != nil {
 		return err
 	}
-	if cfg.SessionStorage.Provider == config.StorageMemory {
-		return usage.WithHint(fmt.Errorf("%s: runs are kept in the memory of vmcp serve, where nobody else sees them", file), "set sessionStorage.provider to sqlite or postgres")
+	if !cfg.SessionStorage.Lasting() {
+		return usage.WithHint(fmt.Errorf("%s: runs are stored in the memory of vmcp serve, which other processes cannot read", file), "set sessionStorage.provider to sqlite or postgres")
 	}
 	store, _, err := open.Store(ctx, cfg, open.How{Beside: true})
 	if err != nil {
@@ -70,13 +70,13 @@ func (e Env) with(ctx context.Context, file string, f func(*config.Config, runs.
 	return f(cfg, store)
 }
 
-// state is what commands print that change a run.
+// state is the JSON of commands that change a run.
 type state struct {
 	ID    string     `json:"id"`
 	State runs.State `json:"state"`
 }
 
-// change runs f on a run and prints its state.
+// change calls f with the store and prints the run's state.
 func (e Env) change(ctx context.Context, file, id string, asJSON bool, f func(runs.Store) error) error {
 	return e.with(ctx, file, func(_ *config.Config, s runs.Store) error {
 		if err := f(s); err != nil {
@@ -94,7 +94,7 @@ func (e Env) change(ctx context.Context, file, id string, asJSON bool, f func(ru
 	})
 }
 
-// ids completes the id of a run in one of states.
+// ids completes the ids of runs in one of states.
 func (e Env) ids(file *string, states ...runs.State) cobra.CompletionFunc {
 	return func(c *cobra.Command, args []string, prefix string) (found []cobra.Completion, _ cobra.ShellCompDirective) {
 		if len(args) > 0 {
@@ -132,7 +132,7 @@ func join(states []runs.State) string {
 	return strings.Join(names[:len(names)-1], ", ") + " or " + names[len(names)-1]
 }
 
-// ago reads a time: how long ago, such as 7d, or RFC 3339. "" is no time.
+// ago parses a time: a duration before now, such as 7d, or RFC 3339. "" is the zero time.
 func ago(flag, text string) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil

@@ -12,11 +12,15 @@ import (
 
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/jsonform"
 	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/internal/clip"
 	"github.com/vmcp-dev/vmcp/runs"
 	"github.com/vmcp-dev/vmcp/script"
 )
 
-// shown is a run as show prints it.
+// maxShown bounds a text in a line, in characters.
+const maxShown = 100
+
+// shown is the JSON of show.
 type shown struct {
 	ID        string          `json:"id"`
 	Tool      string          `json:"tool"`
@@ -65,7 +69,7 @@ type doubt struct {
 	Began     time.Time       `json:"began,omitzero"`
 }
 
-// of is a run with its journal.
+// of is a run with its journal, as JSON.
 func of(r runs.Run, journal []script.Entry) shown {
 	s := shown{
 		ID: r.ID, Tool: r.Tool, State: r.State, Principal: r.Principal, Created: utc(r.Created), Updated: utc(r.Updated), Wake: utc(r.Wake), Owner: r.Owner,
@@ -90,7 +94,7 @@ func of(r runs.Run, journal []script.Entry) shown {
 	return s
 }
 
-// valid is JSON, or nil: what is printed can be read.
+// valid is raw, or nil if it is not JSON: what is printed can always be parsed.
 func valid(raw json.RawMessage) json.RawMessage {
 	if len(raw) == 0 || !json.Valid(raw) {
 		return nil
@@ -113,7 +117,7 @@ func stateOf(e script.Entry, inDoubt bool) string {
 func show(e Env, file *string) *cobra.Command {
 	c := &cobra.Command{
 		Use:     "show ID",
-		Short:   "show a run: what it did, what it waits for, and the command that would help",
+		Short:   "show a run: its effects, what it waits for, and the command to continue it",
 		Long:    `Show prints a run: what it did, what it waits for, and the command that would help.` + jsonform.Of(shown{}),
 		Example: "  vmcp runs show 4qk2v9m0s7c1d8x3n5b6t0h2ya",
 		Args:    cobra.ExactArgs(1),
@@ -135,7 +139,7 @@ func show(e Env, file *string) *cobra.Command {
 	return c
 }
 
-// named says which run an error is about.
+// named names the run in an error.
 func named(id string, err error) error {
 	if strings.Contains(err.Error(), id) {
 		return err
@@ -143,7 +147,7 @@ func named(id string, err error) error {
 	return fmt.Errorf("%s: %w", id, err)
 }
 
-// timeline prints a run for a person.
+// timeline prints a run as text.
 func (e Env) timeline(s shown) error {
 	fmt.Fprintf(e.Out, "%s  %s  %s", s.ID, e.Cell(s.Tool), s.State)
 	if s.Principal != "" {
@@ -164,7 +168,7 @@ func (e Env) timeline(s shown) error {
 		fmt.Fprintln(e.Out, e.Text(s.Error))
 	}
 	if len(s.Result) > 0 {
-		fmt.Fprintf(e.Out, "result %s\n", e.Cell(cut(string(s.Result))))
+		fmt.Fprintf(e.Out, "result %s\n", e.Cell(clip.Line(string(s.Result), maxShown)))
 	}
 	if help := helps(s); help != "" {
 		fmt.Fprintln(e.Out, help)
@@ -172,7 +176,7 @@ func (e Env) timeline(s shown) error {
 	return nil
 }
 
-// since is when an entry began, as time from the begin of the run.
+// since is when an entry began, as the time since the run did.
 func since(created time.Time, x entry) string {
 	at := x.Began
 	if at.IsZero() {
@@ -191,7 +195,7 @@ func took(x entry) string {
 	return x.Ended.Sub(x.Began).Round(time.Microsecond).String()
 }
 
-// detail is what an entry was about: what was sent, and what went wrong.
+// detail is the last column of an entry: attempt, end of a sleep, arguments, failure.
 func detail(x entry) string {
 	var parts []string
 	if x.Attempt > 1 {
@@ -201,21 +205,12 @@ func detail(x entry) string {
 		parts = append(parts, "until "+clock(x.Until))
 	}
 	if len(x.Arguments) > 0 && x.Kind == "call" {
-		parts = append(parts, cut(string(x.Arguments)))
+		parts = append(parts, clip.Line(string(x.Arguments), maxShown))
 	}
 	if x.Failure != nil {
-		parts = append(parts, x.Failure.Kind+": "+cut(x.Failure.Message))
+		parts = append(parts, x.Failure.Kind+": "+clip.Line(x.Failure.Message, maxShown))
 	}
 	return strings.Join(parts, "  ")
-}
-
-// cut shortens what a line shows.
-func cut(text string) string {
-	runes := []rune(text)
-	if len(runes) <= 100 {
-		return text
-	}
-	return string(runes[:99]) + "…"
 }
 
 func by(deadline time.Time) string {
@@ -225,16 +220,16 @@ func by(deadline time.Time) string {
 	return " until " + clock(deadline)
 }
 
-// message is what a question says to a person.
+// message is the message of a question.
 func message(q question) string {
 	var params struct{ Message string }
 	if json.Unmarshal(q.Params, &params) != nil || params.Message == "" {
 		return q.Method
 	}
-	return cut(params.Message)
+	return clip.Line(params.Message, maxShown)
 }
 
-// helps is the command that makes the run go on; "" where none is needed.
+// helps is the command that continues the run; "" where none is needed.
 func helps(s shown) string {
 	switch {
 	case s.State == runs.Doubt && len(s.Doubts) > 0:
@@ -263,8 +258,8 @@ func export(e Env, file *string) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "export ID",
 		Short: "print a run as JSON: its script, arguments, journal and result",
-		Long: `Export prints what a run was begun with and all that it did, as a fixture for tests of scripts. It
-has the arguments and results of all calls in the clear.` + jsonform.Of(exported{}),
+		Long: `Export prints the arguments of a run and all its effects, as a fixture for tests of scripts. It
+contains the arguments and results of all calls, not encrypted.` + jsonform.Of(exported{}),
 		Example: "  vmcp runs export 4qk2v9m0s7c1d8x3n5b6t0h2ya > run.json",
 		Args:    cobra.ExactArgs(1),
 	}
@@ -282,7 +277,7 @@ has the arguments and results of all calls in the clear.` + jsonform.Of(exported
 	return c
 }
 
-// limitsOf is the limits among the settings of a run.
+// limitsOf is the limits in the settings of a run.
 func limitsOf(r runs.Run) json.RawMessage {
 	var settings struct {
 		Limits json.RawMessage `json:"limits"`

@@ -23,16 +23,16 @@ func answer(e Env, file *string) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "answer ID [KEY]",
 		Short: "answer a question that a run waits for",
-		Long: `Answer gives the answer of a person to an open question, which show lists. KEY may be left out when
-one question is open. What is accepted has to fit the schema of the question. The first answer
-counts, wherever it comes from.` + jsonform.Of(state{}),
+		Long: `Answer answers an open question, as listed by show. KEY may be omitted if only one question is
+open. The content of an accepted question must be valid for the schema of the question. The first answer
+counts, from any source.` + jsonform.Of(state{}),
 		Example: "  vmcp runs answer 4qk2v9m0s7c1d8x3n5b6t0h2ya 1 --action accept --content '{\"ship\": true}'\n  vmcp runs answer 4qk2v9m0s7c1d8x3n5b6t0h2ya --action decline",
 		Args:    cobra.RangeArgs(1, 2),
 	}
 	c.ValidArgsFunction = e.ids(file, runs.Waiting, runs.Doubt, runs.Running)
 	output := e.Output(c)
 	c.Flags().StringVar(&action, "action", "", "accept, decline or cancel")
-	c.Flags().StringVar(&content, "content", "", "what is accepted, a JSON object")
+	c.Flags().StringVar(&content, "content", "", "the content of an accepted question, a JSON object")
 	_ = c.RegisterFlagCompletionFunc("action", cobra.FixedCompletions([]string{"accept", "decline", "cancel"}, cobra.ShellCompDirectiveNoFileComp)) // the flag exists
 	c.RunE = func(c *cobra.Command, args []string) error {
 		said := answers.Answer{Action: action}
@@ -52,7 +52,7 @@ counts, wherever it comes from.` + jsonform.Of(state{}),
 	return c
 }
 
-// byFlag names the flag that an error is about, instead of the field of the answer.
+// byFlag names the flag in an error about a field of the answer.
 func byFlag(err error) error {
 	var wrong *answers.Invalid
 	if !errors.As(err, &wrong) || wrong.Field == "" {
@@ -67,20 +67,20 @@ func resolve(e Env, file *string) *cobra.Command {
 	var repeat bool
 	c := &cobra.Command{
 		Use:   "resolve ID [KEY]",
-		Short: "say what became of a call in doubt",
-		Long: `Resolve ends the doubt about a call whose outcome is not known: the process or the connection was
-lost before its answer came. Find out at the backend whether it happened. With --done the script
-sees the JSON as the output of the call, with --failed a failure of kind "tool"; --repeat makes the
-call once more. KEY may be left out when one call is in doubt. The run goes on by itself.` + jsonform.Of(state{}),
+		Short: "record the outcome of a call in doubt",
+		Long: `Resolve records the outcome of a call in doubt: the process or the connection was
+lost before its result was received. Find out at the backend whether the call was made. With --done the script
+gets the JSON as the output of the call, with --failed a failure of kind "tool"; --repeat makes the
+call again. KEY may be omitted if only one call is in doubt. The run then continues.` + jsonform.Of(state{}),
 		Example: "  vmcp runs resolve 4qk2v9m0s7c1d8x3n5b6t0h2ya 7 --repeat\n  vmcp runs resolve 4qk2v9m0s7c1d8x3n5b6t0h2ya --done '{\"id\": 7}'",
 		Args:    cobra.RangeArgs(1, 2),
 	}
 	c.ValidArgsFunction = e.ids(file, runs.Doubt)
 	output := e.Output(c)
 	fl := c.Flags()
-	fl.StringVar(&done, "done", "", "it happened, and this JSON is its output")
-	fl.StringVar(&failed, "failed", "", "it did not happen, and this text is its error")
-	fl.BoolVar(&repeat, "repeat", false, "it did not happen, and is made once more")
+	fl.StringVar(&done, "done", "", "the call was made, and this JSON is its output")
+	fl.StringVar(&failed, "failed", "", "the call was not made, and this string is its error")
+	fl.BoolVar(&repeat, "repeat", false, "the call was not made, and is made again")
 	c.MarkFlagsMutuallyExclusive("done", "failed", "repeat")
 	c.MarkFlagsOneRequired("done", "failed", "repeat")
 	c.RunE = func(c *cobra.Command, args []string) error {
@@ -95,7 +95,7 @@ call once more. KEY may be left out when one call is in doubt. The run goes on b
 			return usage.Error("--failed: want the error that the script sees, such as \"declined\"")
 		}
 		if fl.Changed("repeat") && !repeat {
-			return usage.Error("--repeat: is given or not, it has no other value")
+			return usage.Error("--repeat: takes no value")
 		}
 		return e.change(c.Context(), *file, args[0], *output == "json", func(s runs.Store) error {
 			key, err := doubted(c.Context(), s, args)
@@ -108,7 +108,7 @@ call once more. KEY may be left out when one call is in doubt. The run goes on b
 	return c
 }
 
-// doubted is the key of the call in doubt that the arguments name.
+// doubted is the key of the call in doubt that the arguments select.
 func doubted(ctx context.Context, s runs.Store, args []string) (string, error) {
 	if len(args) == 2 {
 		return args[1], nil
@@ -130,7 +130,7 @@ func doubted(ctx context.Context, s runs.Store, args []string) (string, error) {
 func resume(e Env, file *string) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "resume ID",
-		Short: "let a run go on that is paused, sleeps or waits",
+		Short: "resume a run that is paused, sleeps or waits",
 		Long:  `Resume lets a run go on that is paused, sleeps or waits, and prints its state.` + jsonform.Of(state{}),
 		Args:  cobra.ExactArgs(1),
 	}
@@ -146,20 +146,20 @@ func cancel(e Env, file *string) *cobra.Command {
 	var reason string
 	c := &cobra.Command{
 		Use:   "cancel ID",
-		Short: "end a run: nothing new begins, a call under way ends and is recorded",
+		Short: "cancel a run: no new call is made, a pending call is completed and recorded",
 		Long:  `Cancel ends a run: nothing new begins, a call under way ends and is recorded. It prints the state.` + jsonform.Of(state{}),
 		Args:  cobra.ExactArgs(1),
 	}
 	c.ValidArgsFunction = e.ids(file, runs.States[:5]...)
 	output := e.Output(c)
-	c.Flags().StringVar(&reason, "reason", "cancelled by an operator", "the reason, shown to everybody who asks for the run")
+	c.Flags().StringVar(&reason, "reason", "cancelled by an operator", "the reason, which is shown with the run")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		return e.change(c.Context(), *file, args[0], *output == "json", func(s runs.Store) error { return s.Cancel(c.Context(), args[0], reason) })
 	}
 	return c
 }
 
-// pruned is how many were forgotten.
+// pruned is the JSON of prune.
 type pruned struct {
 	Pruned int `json:"pruned"`
 }
@@ -169,9 +169,9 @@ func prune(e Env, file *string) *cobra.Command {
 	var states []string
 	c := &cobra.Command{
 		Use:   "prune",
-		Short: "forget runs that are done, failed or cancelled",
-		Long: `Prune forgets final runs with all that they hold, and their idempotency keys. Without --before these
-are the ones that runs.retention keeps no longer.` + jsonform.Of(pruned{}),
+		Short: "delete runs that are done, failed or cancelled",
+		Long: `Prune deletes final runs with their data and idempotency keys. The default of --before is the age
+in runs.retention.` + jsonform.Of(pruned{}),
 		Example: "  vmcp runs prune --before 30d\n  vmcp runs prune --before 0s --principal anna",
 		Args:    cobra.NoArgs,
 	}
@@ -210,7 +210,7 @@ are the ones that runs.retention keeps no longer.` + jsonform.Of(pruned{}),
 	return c
 }
 
-// olds are the runs to be forgotten: those before a time, or those that are kept no longer.
+// olds selects the runs to prune: those last changed before a time, or those whose retention has passed.
 func olds(cfg *config.Config, before time.Time, states []runs.State, principal string, one bool) (list []runs.Old) {
 	old := runs.Old{Before: before, States: states}
 	if one {

@@ -16,7 +16,7 @@ import (
 	"github.com/vmcp-dev/vmcp/config"
 )
 
-// Flags are those of the command.
+// Flags are the flags of the command.
 type Flags struct {
 	Config, Lock, Only    string
 	Replay, Cover, Update bool
@@ -26,7 +26,7 @@ type Flags struct {
 	Output                string  // text, json or junit
 }
 
-// maxOrders bounds the orders of one testing.run.
+// maxOrders bounds --orders: how many orders of branches are tried for each testing.run.
 const maxOrders = 1000
 
 // Check returns what is wrong with the flags.
@@ -42,14 +42,14 @@ func (f *Flags) Check() error {
 	return nil
 }
 
-// Command is one use of the command.
+// Command is one invocation of the command.
 type Command struct {
 	Flags
 	Paths []string
-	// Load reads a configuration; Use makes its secrets known.
+	// Load reads a configuration; Use hides its secrets in all output.
 	Load func(name string) (*config.Config, error)
 	Use  func(secrets []string)
-	// Out gets the results, PrintJSON those as JSON. Clean makes a text of others fit to be shown.
+	// Out is for results, and PrintJSON prints them as JSON. Clean makes text of others safe to print.
 	Out       io.Writer
 	PrintJSON func(v any) error
 	Clean     func(string) string
@@ -58,7 +58,7 @@ type Command struct {
 	Report func(error)
 }
 
-// Run runs the tests once, and reports whether all is well.
+// Run runs the tests once, and reports whether the exit code is 0.
 func (c *Command) Run(ctx context.Context) (passed bool, err error) { return c.run(ctx, c.Paths) }
 
 func (c *Command) run(ctx context.Context, paths []string) (passed bool, err error) {
@@ -113,7 +113,7 @@ func (c *Command) show(r *suite.Report) error {
 	return WriteText(c.Out, r, c.Cover, c.Clean)
 }
 
-// Watch runs the tests, and again those that a changed file reaches, until ctx ends.
+// Watch runs all tests, and after each change of a file the tests that it can affect, until ctx ends.
 func (c *Command) Watch(ctx context.Context) (passed bool, err error) {
 	cfg, err := c.Load(c.Config)
 	if err != nil {
@@ -139,7 +139,7 @@ func (c *Command) Watch(ctx context.Context) (passed bool, err error) {
 	}
 }
 
-// next waits for a change that matters, and returns the tests that it reaches.
+// next waits for a change that can affect tests, and returns these.
 func (c *Command) next(ctx context.Context, w *Watcher) []string {
 	reach := ReachOf(c.Config, c.Paths)
 	for {
@@ -157,7 +157,7 @@ func (c *Command) next(ctx context.Context, w *Watcher) []string {
 	}
 }
 
-// progress says how far the tests are, when they take longer than a second.
+// progress prints how many tests have run, once they take longer than a second.
 type progress struct {
 	c     *Command
 	ended chan struct{}
@@ -165,7 +165,7 @@ type progress struct {
 
 	mu   sync.Mutex
 	n    int    // guarded by mu, like last
-	last string // that ended
+	last string // the test that ended last
 }
 
 func (c *Command) startProgress() *progress {
@@ -191,7 +191,7 @@ func (p *progress) work() {
 			p.mu.Lock()
 			n, last := p.n, cmp.Or(p.last, "none")
 			p.mu.Unlock()
-			p.c.Say("%d tests have run, the last one is %s", n, last)
+			p.c.Say("%d tests run, the last one is %s", n, last)
 		}
 	}
 }

@@ -18,18 +18,18 @@ import (
 )
 
 const (
-	maxTests  = 10_000   // files
-	maxSource = 16 << 20 // of one; limits.source is below, and says so itself
+	maxTests  = 10_000   // files of tests
+	maxSource = 16 << 20 // of one file; a script over limits.source gets a problem of its own
 )
 
-// found are the tests that are to run.
+// found is the tests and cases to run.
 type found struct {
 	tests []script.File
 	cases []string
 	names map[string]bool
 }
 
-// find finds the tests that are named, or those of a configuration.
+// find finds the tests in paths, or without paths all tests of a configuration.
 func find(cfg *config.Config, paths []string) (*found, error) {
 	f := &found{names: map[string]bool{}}
 	if len(paths) == 0 {
@@ -49,7 +49,7 @@ func find(cfg *config.Config, paths []string) (*found, error) {
 	return f, nil
 }
 
-// Folders are those of a configuration's scripts and libraries, each once.
+// Folders returns the folders of a configuration's scripts and libraries, each once.
 func Folders(cfg *config.Config) (dirs []string) {
 	add := func(dir string) {
 		if !slices.Contains(dirs, filepath.Clean(dir)) {
@@ -72,14 +72,14 @@ func Folders(cfg *config.Config) (dirs []string) {
 	return dirs
 }
 
-// inlineFolders are those of the files in which scripts stand: cases are beside these.
+// inlineFolders returns the folders of configurations with inline scripts: the cases of those scripts are there.
 func inlineFolders(cfg *config.Config) (dirs []string) {
 	for i, t := range cfg.ScriptedTools {
 		if t.Script == "" {
 			continue
 		}
 		if file := cfg.Origin(fmt.Sprintf("scriptedTools[%d].script", i)).File; file != "" && !strings.HasPrefix(file, "<") {
-			if dir, err := filepath.Abs(filepath.Dir(file)); err == nil { // as the others are
+			if dir, err := filepath.Abs(filepath.Dir(file)); err == nil { // absolute, as those of Folders are
 				dirs = append(dirs, dir)
 			}
 		}
@@ -105,15 +105,15 @@ func (f *found) named(path string) error {
 		f.cases = append(f.cases, path)
 		return nil
 	}
-	return usage.Error(path + " is no test: want a file *_test.star, a recorded case *.json, or a folder")
+	return usage.Error(path + " is not a test: want a file *_test.star, a recorded case *.json, or a folder")
 }
 
-// below finds the files of tests in a folder and those below it.
+// below finds the files of tests in a folder, at any depth.
 func (f *found) below(dir string) error {
 	return filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil && name == dir && errors.Is(err, fs.ErrNotExist):
-			return nil // the configuration's own problem
+			return nil // the configuration has a problem of its own for it
 		case err != nil:
 			return err
 		case strings.HasPrefix(d.Name(), ".") && name != dir:

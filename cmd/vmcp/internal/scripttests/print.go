@@ -11,10 +11,10 @@ import (
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/jsonform"
 )
 
-// Form is the end of the help: which form the JSON has.
+// Form is the end of the help, which describes the JSON.
 var Form = jsonform.Of(suite.Report{})
 
-// WriteText writes what did not pass, a line for each problem, and a summary.
+// WriteText prints the tests that did not pass, a line for each problem, and a summary.
 func WriteText(w io.Writer, r *suite.Report, cover bool, clean func(string) string) error {
 	var b strings.Builder
 	replays, orders := 0, 0
@@ -35,7 +35,7 @@ func WriteText(w io.Writer, r *suite.Report, cover bool, clean func(string) stri
 		fmt.Fprintf(&b, ", %d skipped", r.Skipped)
 	}
 	if replays+orders > 0 {
-		fmt.Fprintf(&b, "; run again: %d times stopped and resumed, %d in another order of branches", replays, orders)
+		fmt.Fprintf(&b, "; reruns: %d stopped and resumed, %d with another order of branches", replays, orders)
 	}
 	if !r.Locked {
 		b.WriteString("; not all tools are in a lock: the names and schemas of those are not checked")
@@ -45,7 +45,7 @@ func WriteText(w io.Writer, r *suite.Report, cover bool, clean func(string) stri
 	return err
 }
 
-// writeCoverage writes a line for each file, and the totals.
+// writeCoverage prints a line for each file, and the totals.
 func writeCoverage(b *strings.Builder, c *suite.Coverage) {
 	line := func(name string, s, br suite.Share, missing []int) {
 		fmt.Fprintf(b, "%s: %.1f %% of statements (%d/%d), %.1f %% of branches (%d/%d)", name,
@@ -62,7 +62,7 @@ func writeCoverage(b *strings.Builder, c *suite.Coverage) {
 	line("total", s, br, nil)
 }
 
-// ranges are sorted numbers as "3, 5-7".
+// ranges prints sorted numbers as "3, 5-7".
 func ranges(lines []int) string {
 	const most = 12
 	var parts []string
@@ -110,7 +110,7 @@ type (
 	}
 )
 
-// WriteJUnit writes the report for systems of continuous integration.
+// WriteJUnit writes the report in the XML of JUnit, for continuous integration.
 func WriteJUnit(w io.Writer, r *suite.Report, clean func(string) string) error {
 	var all junitSuites
 	byFile := map[string]int{}
@@ -144,7 +144,7 @@ func WriteJUnit(w io.Writer, r *suite.Report, clean func(string) string) error {
 	return err
 }
 
-// printable is a text as XML 1.0 can hold it: control characters are shown by their numbers.
+// printable replaces characters that XML 1.0 cannot contain by their numbers.
 func printable(s string) string {
 	var b strings.Builder
 	for _, r := range strings.ToValidUTF8(s, "\ufffd") {

@@ -4,24 +4,29 @@ import (
 	"go.starlark.net/syntax"
 
 	"github.com/vmcp-dev/vmcp/config"
-	"github.com/vmcp-dev/vmcp/proxy/catalog"
+	"github.com/vmcp-dev/vmcp/proxy/catalog/scripted"
 	"github.com/vmcp-dev/vmcp/script"
 	"github.com/vmcp-dev/vmcp/script/source"
 )
 
-// ReachOf finds which files each file of tests uses: what it loads, and the scripts of the tools that it
-// names in testing.run, with what they load and call. Where anything cannot be read, it is nil.
+// ReachOf finds the scripts that each file of tests uses: what it loads, and the scripts of the tools that it
+// names in strings, with what they load and call. It is nil where the configuration, a script or a test cannot be read:
+// any change may mend that.
 func ReachOf(configFile string, paths []string) Reach {
 	cfg, err := config.Load(configFile)
 	if err != nil {
-		return Reach{}
+		return nil
 	}
 	found, err := find(cfg, paths)
 	if err != nil {
-		return Reach{}
+		return nil
 	}
 	r := &runner{Options: Options{Config: cfg}}
-	r.scripts, _ = catalog.Compile(cfg)
+	scripts, problems := scripted.Compile(cfg, scripted.Known{})
+	if len(problems) > 0 {
+		return nil
+	}
+	r.scripts = scripts
 	tools := map[string]*script.Program{}
 	for _, t := range r.scripts.Tools() {
 		tools[t.Name] = t.Program
@@ -29,21 +34,25 @@ func ReachOf(configFile string, paths []string) Reach {
 	reach := Reach{}
 	for _, f := range found.tests {
 		w := &walk{r: r, tools: tools, seen: map[string]bool{}, named: map[string]bool{}}
-		w.file(f)
+		if w.file(f); w.unread {
+			return nil
+		}
 		reach[clean(f.Origin.File)] = w.seen
 	}
 	return reach
 }
 
-// walk collects the files that one file of tests uses.
+// walk collects the scripts that one file of tests uses.
 type walk struct {
 	r     *runner
 	tools map[string]*script.Program
-	seen  map[string]bool // files
+	seen  map[string]bool // absolute names of files
 	named map[string]bool // tools
+
+	unread bool // a file could not be read
 }
 
-// file notes a file, what it loads, and the tools whose names stand in it.
+// file adds a file, what it loads, and the tools whose names are strings in it.
 func (w *walk) file(f script.File) {
 	name := clean(f.Origin.File)
 	if w.seen[name] {
@@ -52,14 +61,18 @@ func (w *walk) file(f script.File) {
 	w.seen[name] = true
 	tree, err := source.Parse(f, script.Limits{})
 	if err != nil {
+		w.unread = true
 		return
 	}
 	syntax.Walk(tree, func(n syntax.Node) bool {
 		switch n := n.(type) {
 		case *syntax.LoadStmt:
-			if loaded, err := w.r.load(f.Name, n.ModuleName()); err == nil {
-				w.file(loaded)
+			loaded, err := w.r.load(f.Name, n.ModuleName())
+			if err != nil {
+				w.unread = true
+				return false
 			}
+			w.file(loaded)
 		case *syntax.Literal:
 			if text, ok := n.Value.(string); ok && n.Token == syntax.STRING {
 				w.tool(text)
@@ -69,7 +82,7 @@ func (w *walk) file(f script.File) {
 	})
 }
 
-// tool notes the script of a tool.
+// tool adds the scripts of a tool.
 func (w *walk) tool(name string) {
 	p := w.tools[name]
 	if p == nil || w.named[name] {

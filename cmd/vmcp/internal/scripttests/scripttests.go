@@ -1,5 +1,5 @@
-// Package scripttests is the work of vmcp test: it finds the tests of a configuration, runs them
-// over the lock, without a backend, and shows what came of them.
+// Package scripttests is the command vmcp test: it finds the tests of a configuration, runs them
+// against the definitions in the lock, without a backend, and prints the results.
 package scripttests
 
 import (
@@ -21,6 +21,7 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/files"
 	"github.com/vmcp-dev/vmcp/lock"
 	"github.com/vmcp-dev/vmcp/proxy/catalog"
+	"github.com/vmcp-dev/vmcp/proxy/catalog/scripted"
 	"github.com/vmcp-dev/vmcp/script"
 	"github.com/vmcp-dev/vmcp/script/source"
 )
@@ -30,19 +31,19 @@ type Options struct {
 	Config *config.Config
 	// Paths are files and folders; none: all tests of the configuration.
 	Paths []string
-	// Lock is the file named for the lock; "": that of the configuration, if it is there.
+	// Lock is the lock file; "": that of the configuration, if it exists.
 	Lock   string
 	Only   *regexp.Regexp
 	Replay bool
 	Orders int
 	Cover  bool
-	// Update rewrites cases whose effects are the same and whose output changed.
+	// Update rewrites recorded cases whose effects are the same and whose output differs.
 	Update bool
 	Print  func(pos, text string)
 	Done   func(suite.Test)
 }
 
-// Run runs the tests. The error is a usage.Error for what is named and not there.
+// Run runs the tests. The error is a usage.Error for a path that does not exist.
 func Run(ctx context.Context, o Options) (*suite.Report, error) {
 	r := &runner{Options: o}
 	if err := r.read(); err != nil {
@@ -63,31 +64,31 @@ func Run(ctx context.Context, o Options) (*suite.Report, error) {
 // runner is one run of tests.
 type runner struct {
 	Options
-	scripts  *catalog.Scripts
+	scripts  *scripted.Set
 	problems diag.Problems
 	tools    map[string]*suite.Tool
 	names    []string
-	made     map[string]*catalog.ScriptedTool
-	inputs   map[string]json.RawMessage // schemas of locked tools, by both names
+	made     map[string]*scripted.Tool
+	inputs   map[string]json.RawMessage // of locked tools, by the name for clients and by backend.tool
 	locked   bool
 	cover    *script.Coverage
 }
 
-// read compiles the scripts, and reads the lock.
+// read compiles the scripts and reads the lock.
 func (r *runner) read() error {
 	locked, err := r.readLock()
 	if err != nil {
 		return err
 	}
-	r.scripts, r.problems = catalog.Compile(r.Config)
+	r.scripts, r.problems = scripted.Compile(r.Config, scripted.Known{})
 	r.inputs = map[string]json.RawMessage{}
-	r.tools, r.made = map[string]*suite.Tool{}, map[string]*catalog.ScriptedTool{}
+	r.tools, r.made = map[string]*suite.Tool{}, map[string]*scripted.Tool{}
 	if r.Cover {
 		r.cover = &script.Coverage{}
 	}
 	for _, t := range r.scripts.Tools() {
 		program := t.Program
-		if r.cover != nil && !t.Composite() {
+		if r.cover != nil && !t.Composite {
 			if program, err = program.Covered(r.cover); err != nil {
 				return err
 			}
@@ -102,7 +103,7 @@ func (r *runner) read() error {
 	tools, r.locked = catalog.LockedTools(r.Config, locked)
 	for _, t := range tools {
 		one := &suite.Tool{Name: t.Name, Input: t.Arguments, Output: t.Returns}
-		if r.tools[t.Name] != nil { // somebody else has the name
+		if r.tools[t.Name] != nil { // another tool has the name for clients
 			one.Name = t.Origin
 		} else {
 			r.add(t.Name, one)
@@ -118,7 +119,7 @@ func (r *runner) add(name string, t *suite.Tool) {
 	r.names = append(r.names, name)
 }
 
-// readLock reads the lock; nil when there is none.
+// readLock reads the lock; nil when the configuration's does not exist.
 func (r *runner) readLock() (*lock.File, error) {
 	name := r.Lock
 	if name == "" {
@@ -136,13 +137,13 @@ func (r *runner) readLock() (*lock.File, error) {
 	return nil, usage.Error(err.Error())
 }
 
-// Find returns a tool.
+// Find returns a tool by a name that scripts use.
 func (r *runner) Find(name string) *suite.Tool { return r.tools[name] }
 
-// Names are those that clients see.
+// Names returns the names for clients.
 func (r *runner) Names() []string { return r.names }
 
-// load finds what a file of tests loads: beside it, else in the libraries.
+// load reads a file that a file of tests loads: beside it, else in the libraries.
 func (r *runner) load(from, name string) (script.File, error) {
 	if files.IsTest(from) {
 		f, err := source.Dirs(filepath.Dir(from))(from, name)
@@ -153,16 +154,16 @@ func (r *runner) load(from, name string) (script.File, error) {
 	return r.scripts.Load(from, name)
 }
 
-// tool is a scripted tool with the program that counts what is reached.
+// tool is a scripted tool, with a program that counts coverage.
 type tool struct {
-	*catalog.ScriptedTool
+	*scripted.Tool
 	program *script.Program
 }
 
-// Code is the program.
+// Code returns that program.
 func (t *tool) Code() *script.Program { return t.program }
 
-// broken adds the scripts that do not compile: a file of its own each.
+// broken adds a failed test for each file with scripts that do not compile.
 func (r *runner) broken(report *suite.Report) {
 	byFile := map[string]*suite.Test{}
 	var order []*suite.Test
@@ -180,7 +181,7 @@ func (r *runner) broken(report *suite.Report) {
 	}
 }
 
-// runCases runs recorded cases as tests.
+// runCases replays recorded cases as tests.
 func (r *runner) runCases(ctx context.Context, paths []string, report *suite.Report) {
 	for _, path := range paths {
 		if ctx.Err() != nil {
@@ -216,7 +217,7 @@ func (r *runner) runCases(ctx context.Context, paths []string, report *suite.Rep
 	}
 }
 
-// replayed is a tool as a case runs it.
+// replayed is a tool in the form that replay needs; nil: there is none.
 func (r *runner) replayed(name string) *replay.Tool {
 	t := r.made[name]
 	if t == nil {
@@ -231,7 +232,7 @@ func (r *runner) schema(name string) (json.RawMessage, bool) {
 	return raw, ok
 }
 
-// Failed reports whether a report means exit code 1, and says why if no test does.
+// Failed reports whether the exit code is 1, and why, if it is not for a failed test.
 func Failed(r *suite.Report, min float64) (why string, failed bool) {
 	if len(r.Tests) == 0 {
 		return "there are no tests: want functions test_* in files *_test.star, beside the scripts or named", true

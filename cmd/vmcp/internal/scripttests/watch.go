@@ -13,14 +13,14 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/files"
 )
 
-// settle is how long files have to stay as they are before they are looked at: an editor writes
+// settle is how long files have to stay unchanged before the tests run: an editor writes
 // a file in several steps.
 const settle = 100 * time.Millisecond
 
 // Watcher reports changes of files below folders.
 type Watcher struct{ w *fsnotify.Watcher }
 
-// Watch begins to watch folders with all below them, and the folders of files.
+// Watch starts watching folders, at any depth, and the folders of files.
 func Watch(paths ...string) (*Watcher, error) {
 	w, err := fsnotify.NewWatcher()
 	if err != nil {
@@ -33,7 +33,7 @@ func Watch(paths ...string) (*Watcher, error) {
 	return watcher, nil
 }
 
-// add watches a folder and those below it, or the folder of a file. What cannot be watched is not.
+// add watches a folder and those below it, or the folder of a file. Errors are ignored.
 func (w *Watcher) add(path string) {
 	_ = filepath.WalkDir(path, func(name string, d fs.DirEntry, err error) error {
 		switch {
@@ -50,10 +50,10 @@ func (w *Watcher) add(path string) {
 	})
 }
 
-// Close ends the watching.
+// Close stops watching.
 func (w *Watcher) Close() error { return w.w.Close() }
 
-// Next waits for changes, and returns the files that have changed, sorted; nil when ctx has ended.
+// Next waits for changes, and returns the changed files, sorted; nil when ctx has ended.
 func (w *Watcher) Next(ctx context.Context) (changed []string) {
 	var quiet <-chan time.Time
 	for {
@@ -67,7 +67,7 @@ func (w *Watcher) Next(ctx context.Context) (changed []string) {
 			if e.Op == fsnotify.Chmod {
 				continue
 			}
-			w.add(e.Name) // a new folder
+			w.add(e.Name) // if it is a new folder
 			if interesting(e.Name) && !slices.Contains(changed, e.Name) {
 				changed = append(changed, e.Name)
 				quiet = time.After(settle)
@@ -88,9 +88,13 @@ func interesting(name string) bool {
 	return false
 }
 
-// Reached are those of the test files that a change can matter to: what changed is one of them, or
-// something that they load or run. A nil Reach knows nothing, so that everything is reached.
+// Reached returns the test files that changes can affect: those that changed themselves, and those that use a changed
+// script. all reports that the change can affect every test: another kind of file has changed, such as a configuration or
+// a case, or r is nil.
 func (r Reach) Reached(changed []string) (tests []string, all bool) {
+	if r == nil {
+		return nil, true
+	}
 	for _, name := range changed {
 		name = clean(name)
 		switch {
@@ -110,7 +114,7 @@ func (r Reach) Reached(changed []string) (tests []string, all bool) {
 	return slices.Compact(tests), false
 }
 
-// Reach says which files each file of tests uses, by their absolute names.
+// Reach is the scripts that each file of tests uses, by their absolute names. A nil Reach reaches everything.
 type Reach map[string]map[string]bool
 
 func clean(name string) string {

@@ -17,7 +17,7 @@ var (
 	descAccepted = prometheus.NewDesc(metrics.Reloaded, metrics.ReloadedHelp, nil, nil)
 )
 
-// A collector reads what a source has counted when the page is asked for.
+// A collector exports the counters of a source at each scrape.
 type collector func() cluster.Stats
 
 // Describe implements prometheus.Collector.
@@ -52,7 +52,7 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// serveMetrics shows the metrics of the process and of all servers, these with the label server.
+// serveMetrics serves the metrics of the process and of all servers, which have the label server.
 func (s *Servers) serveMetrics(w http.ResponseWriter, r *http.Request) {
 	if !s.o.Process.Telemetry.MetricsPath() {
 		http.NotFound(w, r)
@@ -61,10 +61,10 @@ func (s *Servers) serveMetrics(w http.ResponseWriter, r *http.Request) {
 	promhttp.HandlerFor(s.gatherers(r.URL.Query().Get("server")), promhttp.HandlerOpts{}).ServeHTTP(w, r)
 }
 
-// Gatherer gathers the metrics of the process and of all servers that there are now.
+// Gatherer gathers the metrics of the process and of all servers that exist at the time.
 func (s *Servers) Gatherer() prometheus.Gatherer { return s.gatherers("") }
 
-// gatherers gather the metrics of the process and of one server; "" is all.
+// gatherers are those of the process and of one server; "" is all servers.
 func (s *Servers) gatherers(only string) prometheus.Gatherers {
 	all := prometheus.Gatherers{s.registry}
 	s.each(func(v *server, _ bool) {

@@ -8,29 +8,29 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"os"
 	"strings"
 
 	"github.com/vmcp-dev/vmcp/config/kube/cluster"
+	"github.com/vmcp-dev/vmcp/internal/files"
 	"github.com/vmcp-dev/vmcp/internal/origin"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 	"github.com/vmcp-dev/vmcp/proxy"
 )
 
-// What is served at which path.
+// The paths of the port for clients.
 //
-//	/NAME/mcp   a server; /mcp the only one
-//	/healthz    200 as long as the process lives
-//	/readyz     whether the first complete state is applied, and the process not about to end
-//	/           what this is
-//	/, /api/…   the page and the API for operators, of the one server or of --server
-//	/NAME/api/… the API for operators of each of several
+//	/NAME/mcp   a server; also /mcp if it is the only one
+//	/healthz    200 as long as the process runs
+//	/readyz     503 before the first complete state is applied, and once the process is about to end
+//	/           the name, version and endpoints; or for a browser the page for operators
+//	/api/…      the API for operators, of the only server or of --server
+//	/NAME/api/… the API for operators of each server
 //
-// Everything below /NAME/ goes to the proxy of the server, which checks Host, Origin and credentials by itself.
-// Details of /readyz, and /metrics, are for operators: on the port of admin.listen where there is one, and
-// otherwise here for whoever is on this machine.
+// Requests below /NAME/ are passed to the server's proxy, which checks Host, Origin and credentials itself.
+// Details of /readyz, and /metrics, are for operators: on the port of admin.listen if it is set, and
+// otherwise here for requests from this machine.
 
-// wellKnown is where the metadata of protected resources are, with the path of the resource behind it.
+// wellKnown is the prefix of the paths of protected resource metadata (RFC 9728); the path of the resource follows it.
 const wellKnown = "/.well-known/oauth-protected-resource"
 
 // ServeHTTP serves the port for clients.
@@ -63,9 +63,9 @@ func (s *Servers) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.servePage(w, r)
 }
 
-// serveOperators serves the page and the API for operators of the server that a request is about, by its proxy, which
-// knows whom it lets in; false: it is for something else, or for none of several servers. The pages lead to each other
-// by paths from the root: of several servers each has its API.
+// serveOperators serves the page and the API for operators of the server that a request names. Its proxy checks
+// the credentials. It returns false for other paths, and for those that name none of several servers: links in the page
+// are absolute, so that with several servers only the API is served.
 func (s *Servers) serveOperators(w http.ResponseWriter, r *http.Request, serve func(*proxy.Proxy, http.ResponseWriter, *http.Request)) bool {
 	path, v := r.URL.EscapedPath(), s.only()
 	if name, rest, ok := strings.Cut(strings.TrimPrefix(path, "/"), "/"); ok && strings.HasPrefix(rest, "api/") && s.find(name) != nil {
@@ -89,7 +89,7 @@ func (s *Servers) serveOperators(w http.ResponseWriter, r *http.Request, serve f
 	return true
 }
 
-// only is the server that the paths without a name are about; nil: there are several, or none.
+// only is the server that paths without a name belong to; nil: there are several, or none.
 func (s *Servers) only() *server {
 	if s.o.Only != "" {
 		return s.find(s.o.Only)
@@ -102,7 +102,7 @@ func (s *Servers) only() *server {
 
 func isHealth(path string) bool { return path == "/healthz" || path == "/health" }
 
-// serverIn is the name of a server in a path, and what the path is to the proxy of that.
+// serverIn is the name of a server in a path, and the path that its proxy is to see.
 func serverIn(path string) (name, rest string, ok bool) {
 	if of, is := strings.CutPrefix(path, wellKnown+"/"); is {
 		name, _, ok = strings.Cut(of, "/mcp")
@@ -121,7 +121,7 @@ func (s *Servers) isServed(v *server) bool {
 	return v.served
 }
 
-// serveServer passes a request on to the proxy of a server; path is the one that it shall see.
+// serveServer passes a request to the proxy of a server, with another path.
 func (s *Servers) serveServer(w http.ResponseWriter, r *http.Request, v *server, path string) {
 	if !s.isServed(v) {
 		refuse(w, http.StatusServiceUnavailable, fmt.Sprintf("%s is not served, see its status: kubectl describe virtualmcpserver %s", v.name, v.name))
@@ -134,7 +134,7 @@ func (s *Servers) serveServer(w http.ResponseWriter, r *http.Request, v *server,
 	v.proxy.ServeHTTP(w, &to)
 }
 
-// servePage serves what is no server's.
+// servePage serves the paths that belong to no server.
 func (s *Servers) servePage(w http.ResponseWriter, r *http.Request) {
 	switch path := r.URL.Path; {
 	case path == "/":
@@ -152,7 +152,7 @@ func (s *Servers) servePage(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// serveOnly serves /mcp and what belongs to it where that can be one server only.
+// serveOnly serves /mcp and the paths below it for the only server.
 func (s *Servers) serveOnly(w http.ResponseWriter, r *http.Request) {
 	if v := s.only(); v != nil {
 		s.serveServer(w, r, v, r.URL.Path)
@@ -161,7 +161,7 @@ func (s *Servers) serveOnly(w http.ResponseWriter, r *http.Request) {
 	s.refuseUnknown(w, r.URL.Path)
 }
 
-// refuseUnknown refuses a path of no server.
+// refuseUnknown answers a path that belongs to no server.
 func (s *Servers) refuseUnknown(w http.ResponseWriter, path string) {
 	if h := s.o.Health(); !h.Complete {
 		refuse(w, http.StatusServiceUnavailable, "the objects of the namespace have not been read yet; try again in a moment")
@@ -174,7 +174,7 @@ func (s *Servers) refuseUnknown(w http.ResponseWriter, path string) {
 	refuse(w, http.StatusNotFound, text)
 }
 
-// paths are those of the servers.
+// paths are the paths of the endpoints of all servers.
 func (s *Servers) paths() []string {
 	all := []string{}
 	for _, name := range s.names() {
@@ -183,7 +183,7 @@ func (s *Servers) paths() []string {
 	return all
 }
 
-// showsDetails reports whether the clients' port shows details to who asks.
+// showsDetails reports whether the clients' port may show details to the sender of a request.
 func (s *Servers) showsDetails(r *http.Request) bool {
 	if s.o.Process.Admin.Listen != "" || !origin.IsLocal(r) {
 		return false
@@ -192,7 +192,7 @@ func (s *Servers) showsDetails(r *http.Request) bool {
 	return err == nil
 }
 
-// AdminHandler is the port for operators.
+// AdminHandler returns the handler of the port for operators.
 func (s *Servers) AdminHandler() http.Handler { return http.HandlerFunc(s.serveAdmin) }
 
 func (s *Servers) serveAdmin(w http.ResponseWriter, r *http.Request) {
@@ -212,7 +212,7 @@ func (s *Servers) serveAdmin(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// page is what /readyz shows to operators.
+// page is the response of /readyz for operators.
 type page struct {
 	Ready    bool                       `json:"ready"`
 	Draining bool                       `json:"draining"`
@@ -220,11 +220,12 @@ type page struct {
 	Servers  map[string]json.RawMessage `json:"servers"` // by name; null: not served
 }
 
-// serveReady answers 200 from when the first complete state is applied and its backends were tried, also while
-// the API server is away, and 503 once the process is about to end.
+// serveReady answers 200 once the first complete state is applied and its backends have answered or failed, also when
+// the API server is away later, and 503 once the process is about to end. With --server, a server that is not served keeps
+// the process from becoming ready, so that a rollout stops at replicas that cannot serve it.
 func (s *Servers) serveReady(w http.ResponseWriter, r *http.Request, details bool) {
 	p := page{Source: s.o.Health(), Draining: s.stopping.Load(), Servers: map[string]json.RawMessage{}}
-	tried, only := true, r.URL.Query().Get("server")
+	tried, refused, only := true, false, r.URL.Query().Get("server")
 	s.each(func(v *server, served bool) {
 		if served {
 			status, ready := v.proxy.Details(r.Context(), r.URL.Query().Has("tools"))
@@ -232,11 +233,14 @@ func (s *Servers) serveReady(w http.ResponseWriter, r *http.Request, details boo
 			if only == "" || only == v.name {
 				p.Servers[v.name] = status
 			}
-		} else if only == "" || only == v.name {
+			return
+		}
+		refused = s.o.Only != "" // one of several that is not served is no reason to send nothing to the others
+		if only == "" || only == v.name {
 			p.Servers[v.name] = json.RawMessage("null")
 		}
 	})
-	if p.Source.Complete && tried {
+	if p.Source.Complete && tried && !refused {
 		s.ready.Store(true)
 	}
 	p.Ready = s.ready.Load() && !p.Draining
@@ -252,11 +256,11 @@ func (s *Servers) serveReady(w http.ResponseWriter, r *http.Request, details boo
 		Ready    bool   `json:"ready"`
 		Draining bool   `json:"draining"`
 		Error    string `json:"error,omitempty"`
-	}{p.Ready, p.Draining, s.unready(p)})
+	}{p.Ready, p.Draining, unready(p, refused)})
 }
 
-// unready says to everybody what readiness waits for: only that, which names no object.
-func (s *Servers) unready(p page) string {
+// unready is what readiness waits for, without names of objects: everybody may see it.
+func unready(p page, refused bool) string {
 	switch {
 	case p.Ready || p.Draining:
 		return ""
@@ -264,6 +268,8 @@ func (s *Servers) unready(p page) string {
 		return p.Source.Waiting
 	case !p.Source.Complete:
 		return "the objects of the namespace have not been read yet"
+	case refused:
+		return "the server of this process is not served: its object or what that needs, such as a database, is not in order; its status and the log say what"
 	}
 	return "backends are connecting"
 }
@@ -275,24 +281,27 @@ func answer(w http.ResponseWriter, status int, body any) {
 	e := json.NewEncoder(w)
 	e.SetEscapeHTML(false)
 	e.SetIndent("", "  ")
-	_ = e.Encode(body) // a client that left is no error of ours
+	_ = e.Encode(body) // the client may be gone
 }
 
-// refuse answers with an error of JSON-RPC.
+// refuse answers with a JSON-RPC error.
 func refuse(w http.ResponseWriter, status int, text string) {
 	answer(w, status, map[string]any{"jsonrpc": "2.0", "id": nil, "error": map[string]any{"code": wire.InvalidRequest, "message": text}})
 }
 
-// tokenFile is a file with the token that the port for operators asks for. It is read for every request: there
+// tokenFile is a file with the token for the port for operators. It is read for every request: there
 // are few.
 type tokenFile struct{ path string }
 
-// accepts compares a token without telling by the time how much of it is right.
+// maxToken bounds the file, in bytes.
+const maxToken = 64 << 10
+
+// accepts compares the token of a request in constant time.
 func (t tokenFile) accepts(r *http.Request) bool {
 	if t.path == "" {
 		return true
 	}
-	text, err := os.ReadFile(t.path)
+	text, err := files.Read(t.path, maxToken)
 	want := strings.TrimSpace(string(text))
 	scheme, given, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if err != nil || want == "" || !strings.EqualFold(scheme, "Bearer") {

@@ -1,4 +1,4 @@
-// Package servers serves several configurations on one port: a proxy for each, the paths over them, and the pages
+// Package servers serves several configurations on one port: a proxy for each, the routing by path, and the pages
 // about all of them.
 //
 //	s := servers.New(servers.Options{Make: newProxy, Health: source.Health})
@@ -26,25 +26,25 @@ import (
 	"github.com/vmcp-dev/vmcp/proxy/status"
 )
 
-// Options are what Servers take from their surroundings.
+// Options are the surroundings of Servers.
 type Options struct {
 	Log *slog.Logger
-	// Make makes the proxy of a server; metrics get its metrics.
+	// Make makes the proxy of a server, which registers its metrics with metrics.
 	Make func(name string, metrics prometheus.Registerer) *proxy.Proxy
-	// Process is the configuration of the process: what it says goes into that of every server.
+	// Process is the configuration of the process: its process-wide fields override those of every server.
 	Process *config.Config
-	// Only is the one server that is served; "" is all.
+	// Only is the name of the one server that is served; "" is all.
 	Only string
-	// Health says what is known of the objects, Stats what was counted.
+	// Health returns the state of the source of objects, Stats its counters.
 	Health func() cluster.Health
 	Stats  func() cluster.Stats
-	// Version is shown to who asks what this is.
+	// Version is shown at /.
 	Version string
-	// MemoryLimit is the memory that the process may have; 0: as much as there is.
+	// MemoryLimit is the memory that the process may use, in bytes; 0: no limit.
 	MemoryLimit int64
 }
 
-// Servers are the servers of one process. They are safe for concurrent use.
+// Servers are the servers of one process. It is safe for concurrent use.
 type Servers struct {
 	o        Options
 	log      *slog.Logger
@@ -53,28 +53,31 @@ type Servers struct {
 	registry *prometheus.Registry // of the process
 	changed  chan struct{}        // cap 1
 	stopping atomic.Bool
-	ready    atomic.Bool // it was ready once
+	ready    atomic.Bool // it has been ready once
 	work     sync.WaitGroup
 
 	mu     sync.RWMutex
 	all    map[string]*server // guarded by mu
-	ending map[string]*server // those that are being closed, the last one of each name; guarded by mu
+	ending map[string]*server // those that are being closed, the last of each name; guarded by mu
 	closed bool               // guarded by mu
-	news   chan struct{}      // guarded by mu: closed when something has changed, and replaced
+	news   chan struct{}      // guarded by mu: closed at a change, and replaced
 }
 
-// server is one of them.
+// server is one server. Known makes it, with a proxy that serves nothing, when its name appears; Apply gives it a
+// configuration, and without one makes it not served again. When its name is gone, Known moves it from all to
+// ending, and a goroutine closes it. If the name comes back meanwhile, that is another server, whose first Apply
+// waits for the end of this one.
 type server struct {
 	name     string
 	proxy    *proxy.Proxy
 	registry *prometheus.Registry
-	served   bool          // guarded by Servers.mu: it has a configuration
-	gone     chan struct{} // closed when nobody looks after it any more
-	ended    chan struct{} // closed when it has given back its store and its port
-	before   *server       // of the same name, which has to end first; nil: none
+	served   bool          // guarded by Servers.mu: a configuration is applied
+	gone     chan struct{} // closed when the server is being closed; ends watch
+	ended    chan struct{} // closed when the proxy has released its store and port
+	before   *server       // the one before it of the same name, which has to end first; nil: none
 }
 
-// New makes Servers without any.
+// New makes Servers without a server.
 func New(o Options) *Servers {
 	s := &Servers{o: o, log: o.Log, policy: origin.New(o.Process.Hosts, o.Process.Origins), registry: prometheus.NewRegistry(), changed: make(chan struct{}, 1), news: make(chan struct{}), all: map[string]*server{}, ending: map[string]*server{}}
 	s.admin.path = o.Process.Admin.TokenFile
@@ -89,7 +92,7 @@ func (s *Servers) Known(names []string) {
 	if s.closed {
 		return
 	}
-	defer s.poke()
+	defer s.wake()
 	for name, v := range s.all {
 		if !slices.Contains(names, name) {
 			delete(s.all, name)
@@ -104,7 +107,7 @@ func (s *Servers) Known(names []string) {
 	}
 }
 
-// make makes a server that is known, and not served yet. mu is held.
+// make makes a server for a known name, which is not served yet. mu is held.
 func (s *Servers) make(name string) *server {
 	v := &server{name: name, registry: prometheus.NewRegistry(), gone: make(chan struct{}), ended: make(chan struct{}), before: s.ending[name]}
 	v.proxy = s.o.Make(name, prometheus.WrapRegistererWith(prometheus.Labels{"server": name}, v.registry))
@@ -112,7 +115,7 @@ func (s *Servers) make(name string) *server {
 	return v
 }
 
-// watch passes on that the state of a server's backends has changed.
+// watch reports changes of the proxy's state until the server is closed.
 func (s *Servers) watch(v *server) {
 	for {
 		select {
@@ -124,15 +127,15 @@ func (s *Servers) watch(v *server) {
 	}
 }
 
-// poke has everybody look who waits for News. mu is held.
-func (s *Servers) poke() {
+// wake wakes all that wait for News. mu is held.
+func (s *Servers) wake() {
 	close(s.news)
 	s.news = make(chan struct{})
 }
 
 func (s *Servers) noteChange() {
 	s.mu.Lock()
-	s.poke()
+	s.wake()
 	s.mu.Unlock()
 	select {
 	case s.changed <- struct{}{}:
@@ -142,12 +145,12 @@ func (s *Servers) noteChange() {
 
 func (v *server) close() {
 	close(v.gone)
-	_ = v.proxy.Close() // it reports by itself
-	v.begin()           // one that was never served has not waited yet
+	_ = v.proxy.Close() // it logs its errors
+	v.begin()           // it may not have waited in Apply
 	close(v.ended)
 }
 
-// end closes a server that is not known any more.
+// end closes a server whose name is no longer known.
 func (s *Servers) end(v *server) {
 	v.close()
 	s.mu.Lock()
@@ -157,8 +160,8 @@ func (s *Servers) end(v *server) {
 	}
 }
 
-// begin waits until the server of the same name has ended that was there before: a process has one store, one port for other replicas
-// and one place among them.
+// begin waits until the server before it of the same name has ended: they use the same store, port for other replicas
+// and place among these.
 func (v *server) begin() {
 	if v.before != nil {
 		<-v.before.ended
@@ -169,7 +172,7 @@ func (v *server) begin() {
 func (s *Servers) Apply(name string, cfg *config.Config) error {
 	v := s.find(name)
 	if v == nil {
-		return nil // it has gone since
+		return nil // its name is no longer known
 	}
 	if cfg == nil {
 		s.serve(v, false)
@@ -186,7 +189,7 @@ func (s *Servers) Apply(name string, cfg *config.Config) error {
 	return nil
 }
 
-// serve notes whether a server is served.
+// serve sets whether a server is served.
 func (s *Servers) serve(v *server, served bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -194,10 +197,10 @@ func (s *Servers) serve(v *server, served bool) {
 		s.log.Info("server", "server", v.name, "served", served)
 	}
 	v.served = served
-	s.poke()
+	s.wake()
 }
 
-// join puts what is said of the process into the configuration of a server.
+// join sets the process-wide fields of a server's configuration.
 func join(cfg, process *config.Config) {
 	cfg.Hosts, cfg.Origins, cfg.TrustedProxies = process.Hosts, process.Origins, process.TrustedProxies
 	cfg.Listen, cfg.TLS, cfg.Admin = process.Listen, process.TLS, process.Admin
@@ -207,21 +210,21 @@ func join(cfg, process *config.Config) {
 	cfg.Limits.Runs, cfg.Limits.TotalMemory = process.Limits.Runs, process.Limits.TotalMemory
 }
 
-// find is a server by its name; nil: there is none.
+// find finds a server by its name; nil: there is none.
 func (s *Servers) find(name string) *server {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.all[name]
 }
 
-// names are those of the servers, in order.
+// names are the names of the servers, sorted.
 func (s *Servers) names() []string {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return slices.Sorted(maps.Keys(s.all))
 }
 
-// each are the servers in order of their names, with whether they are served.
+// each calls f for every server in order of their names, with whether it is served.
 func (s *Servers) each(f func(v *server, served bool)) {
 	for _, name := range s.names() {
 		s.mu.RLock()
@@ -252,21 +255,21 @@ func (s *Servers) Backends(name string) map[string]string {
 	return all
 }
 
-// ours is the end of a connection that is ours: another one with each attempt.
+// ours matches the local address of a connection in an error, which differs with each attempt.
 var ours = regexp.MustCompile(`[^\s"]+:[0-9]+->`)
 
-// still is the text of an error without what is another one with each attempt: it goes into a status, in which
-// nothing moves by itself.
+// still is the text of an error without local addresses, so that the same error is the same text in a status, which
+// is not written again then.
 func still(text string) string { return ours.ReplaceAllString(text, "") }
 
-// News is closed when something has changed since it was asked for. Changed is for one who waits, this for any number.
+// News returns a channel that is closed at the next change. Unlike Changed it can have any number of receivers.
 func (s *Servers) News() <-chan struct{} {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.news
 }
 
-// Summary is a line about all servers.
+// Summary is a line about all servers, for the service manager.
 func (s *Servers) Summary() string {
 	all, served, backends, ready, tools := 0, 0, 0, 0, 0
 	s.each(func(v *server, is bool) {
@@ -293,16 +296,19 @@ func (s *Servers) Summary() string {
 // Changed implements cluster.Servers.
 func (s *Servers) Changed() <-chan struct{} { return s.changed }
 
-// Stopping says that the process is about to end: /readyz answers 503, and everything is served.
+// Stopping announces that the process is about to end: /readyz answers 503, and requests are still served.
 func (s *Servers) Stopping() {
 	s.stopping.Store(true)
 	s.each(func(v *server, _ bool) { v.proxy.Stopping() })
 }
 
-// Drain ends the streams on which clients only listen.
+// Drain ends the streams of clients that only listen.
 func (s *Servers) Drain() { s.each(func(v *server, _ bool) { v.proxy.Drain() }) }
 
-// Close ends all servers and waits for them.
+// Cut cancels and answers the calls of sessions that are still pending.
+func (s *Servers) Cut() { s.each(func(v *server, _ bool) { v.proxy.Cut() }) }
+
+// Close closes all servers and waits until they have ended.
 func (s *Servers) Close() {
 	s.mu.Lock()
 	if !s.closed {

@@ -32,14 +32,14 @@ func add(e Env) *cobra.Command {
 	var f addFlags
 	c := &cobra.Command{
 		Use:   "add NAME {URL | -- COMMAND [ARG...]}",
-		Short: "put a backend into the configuration",
-		Long: `Add puts one backend behind those of the configuration, and keeps every other byte of the file;
-without a file it makes one. Unless --no-check is given, the server is then started for a moment and
-its tools are counted: one that does not start is written all the same, with the reason.
+		Short: "add a backend to the configuration",
+		Long: `Add appends one backend to those of the configuration, and keeps every other byte of the file;
+if there is no file it creates one. Unless --no-check is given, the backend is then started and its
+tools are counted. A backend that does not start is added, too, and the reason is printed.
 
-Values may hold variables of the environment, ${NAME}. Those that are secrets go to vmcp.env beside the
-configuration, readable by its owner alone, and the configuration names them as variables; --secrets
-inline leaves them where they are. Remove leaves them in vmcp.env.`,
+Values may contain environment variables, ${NAME}. Secrets are written to vmcp.env beside the
+configuration, readable by its owner only, and the configuration refers to them as variables; with --secrets
+inline they are written to the configuration. Remove keeps them in vmcp.env.`,
 		Example: "  vmcp add files -- npx -y @modelcontextprotocol/server-filesystem ~/notes\n  vmcp add tickets https://mcp.example.com/mcp --header 'Authorization=Bearer ${TICKETS_TOKEN}'",
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) < 2 {
@@ -51,11 +51,11 @@ inline leaves them where they are. Remove leaves them in vmcp.env.`,
 	flags := c.Flags()
 	flags.StringVar(&f.config, "config", e.DefaultFile, "the configuration file")
 	_ = c.MarkFlagFilename("config", "yaml", "yml") // the flag exists
-	flags.StringArrayVar(&f.env, "env", nil, "a variable of the command, NAME=VALUE; may be given again")
-	flags.StringArrayVar(&f.headers, "header", nil, "a header of requests to the URL, NAME=VALUE; may be given again")
-	flags.StringVar(&f.cwd, "cwd", "", "the folder that the command runs in")
-	flags.StringVar(&f.transport, "transport", "", "sse, for a URL that speaks the older protocol")
-	flags.StringVar(&f.prefix, "prefix", "", "what stands before the names of its tools")
+	flags.StringArrayVar(&f.env, "env", nil, "a variable of the command, NAME=VALUE; repeatable")
+	flags.StringArrayVar(&f.headers, "header", nil, "a header of requests to the URL, NAME=VALUE; repeatable")
+	flags.StringVar(&f.cwd, "cwd", "", "the working directory of the command")
+	flags.StringVar(&f.transport, "transport", "", "sse, for a URL of the older HTTP+SSE transport")
+	flags.StringVar(&f.prefix, "prefix", "", "the prefix of the names of its tools")
 	secretsFlag(c, &f.secrets)
 	flags.BoolVar(&f.noCheck, "no-check", false, "do not start it")
 	c.RunE = func(c *cobra.Command, args []string) error {
@@ -74,7 +74,7 @@ inline leaves them where they are. Remove leaves them in vmcp.env.`,
 	return c
 }
 
-// backend is what the arguments say; behind a -- stands a command.
+// backend makes a backend of the arguments: a URL, or a command after --.
 func (f *addFlags) backend(args []string, dashed bool) (edit.Backend, error) {
 	b := edit.Backend{Name: args[0], Transport: f.transport, Cwd: f.cwd}
 	var err error
@@ -89,9 +89,9 @@ func (f *addFlags) backend(args []string, dashed bool) (edit.Backend, error) {
 	case !dashed && isURL && len(args) == 2:
 		b.URL = args[1]
 	case !dashed && isURL:
-		return b, usage.Error("a URL takes no arguments; a command stands behind --")
+		return b, usage.Error("a URL takes no arguments; write a command after --")
 	case !dashed:
-		return b, usage.Error(fmt.Sprintf("%q is no URL; a command stands behind --", args[1]))
+		return b, usage.Error(fmt.Sprintf("%q is not a URL; write a command after --", args[1]))
 	default:
 		b.Command = args[1]
 		for _, arg := range args[2:] {
@@ -101,7 +101,7 @@ func (f *addFlags) backend(args []string, dashed bool) (edit.Backend, error) {
 	return b, nil
 }
 
-// literal keeps an argument as it is where it holds ${ and no variable, such as the code of a script.
+// literal escapes ${ in an argument that holds it and no valid variable, such as the code of a script.
 func literal(arg string) string {
 	if _, problems := config.ReadWith("", fmt.Appendf(nil, "backends: [{name: x, command: x, args: [%q]}]", arg), anyVariable); len(problems) > 0 {
 		return strings.ReplaceAll(arg, "${", "$${")
@@ -149,8 +149,8 @@ func (e Env) add(ctx context.Context, f addFlags, b edit.Backend) error {
 	return nil
 }
 
-// tryOut starts one backend of a configuration and tells how that went. What is wrong with the others
-// does not matter.
+// tryOut connects to one backend of a configuration and reports the result. Problems of the other backends
+// are ignored.
 func (e Env) tryOut(ctx context.Context, name, backend string, data []byte) {
 	cfg, problems := config.Read(name, data)
 	if cfg == nil {
@@ -161,14 +161,14 @@ func (e Env) tryOut(ctx context.Context, name, backend string, data []byte) {
 	wrong, _ := problems.Split()
 	for _, p := range wrong {
 		if strings.HasPrefix(p.Path, fmt.Sprintf("backends[%d]", i)) {
-			e.Tell("%s is written, and does not start: %s", backend, p.Message)
+			e.Tell("%s was added, but does not start: %s", backend, p.Message)
 			return
 		}
 	}
 	cfg.Backends = cfg.Backends[i : i+1]
 	offers, err := e.Offers(ctx, cfg)
 	if err != nil {
-		e.Tell("%s is written, and does not start: %v", backend, err)
+		e.Tell("%s was added, but does not start: %v", backend, err)
 		return
 	}
 	tools := 0
@@ -184,8 +184,8 @@ func remove(e Env) *cobra.Command {
 	var file string
 	c := &cobra.Command{
 		Use:     "remove NAME",
-		Short:   "take a backend out of the configuration",
-		Long:    "Remove takes one backend out of the configuration and keeps every other byte of the file: right\nafter add it is as it was before.",
+		Short:   "remove a backend from the configuration",
+		Long:    "Remove removes one backend from the configuration and keeps every other byte of the file: right\nafter add it is as it was before.",
 		Example: "  vmcp remove tickets",
 		Args:    cobra.ExactArgs(1),
 	}

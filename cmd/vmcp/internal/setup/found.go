@@ -8,12 +8,12 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/files"
 )
 
-// place is the configuration of a client on this machine.
+// place is the configuration file of a client on this machine.
 type place struct {
 	client, file string
 }
 
-// found are the clients with servers in their files.
+// found returns the clients with servers in their files.
 func found() (all []place) {
 	each(func(at place, f *clients.File) {
 		if slices.ContainsFunc(f.Servers, func(s clients.Server) bool { return !s.Ignored }) {
@@ -23,7 +23,7 @@ func found() (all []place) {
 	return all
 }
 
-// each reads the files of clients that are on this machine and can be read.
+// each reads the clients' files that exist and are valid.
 func each(do func(place, *clients.File)) {
 	s := places.This()
 	for _, client := range places.Names {
@@ -38,11 +38,11 @@ func each(do func(place, *clients.File)) {
 	}
 }
 
-// Entry is what a client's file says of a vmcp that it connects to.
+// Entry is an entry for vmcp in a client's file, with the URL of the endpoint.
 type Entry struct{ Client, File, URL string }
 
-// Own are the entries for vmcp in the files of clients on this machine.
-func Own() (entries []Entry) {
+// OwnEntries returns the entries for vmcp in the files of clients on this machine.
+func OwnEntries() (entries []Entry) {
 	each(func(at place, f *clients.File) {
 		for _, v := range f.Servers {
 			if v.Own != "" {

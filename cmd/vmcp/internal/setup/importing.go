@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -39,26 +38,28 @@ func importing(e Env) *cobra.Command {
 	var f importFlags
 	c := &cobra.Command{
 		Use:   "import [FILE...]",
-		Short: "take over the servers that MCP clients have",
+		Short: "import the servers of MCP clients as backends",
 		Long: `Import reads the configurations of MCP clients and writes their servers as backends: to standard
-output, or with --write into a vmcp.yaml, new or there already, whose other bytes stay. Without a file
-and --from it takes all clients that it finds on this machine. Their files are never written.
+output, or with --write into a new or existing vmcp.yaml, whose other bytes are kept. Without a file
+and --from it imports from all clients found on this machine. Their files are never written.
 
-Values that are secrets go to vmcp.env beside the configuration, readable by its owner alone, and the
-configuration names them as variables; --secrets inline leaves them where they are. Two servers that
-are the same become one backend, and of two that share a name one is renamed.
+Secrets are written to vmcp.env beside the configuration, readable by its owner only, and the
+configuration refers to them as variables; with --secrets inline they are written to the configuration. In
+arguments and URLs, secrets are recognized by the name before them, their position in the URL or a known prefix;
+values that only look like secrets are kept, with a warning. Identical servers become one backend, and of two
+with the same name one is renamed.
 
-The exit code is 1 when a file cannot be read or a server cannot be carried; the others are.` + jsonform.Of(imported{}),
+The exit code is 1 if a file cannot be read or a server cannot be imported; the others are imported.` + jsonform.Of(imported{}),
 		Example: "  vmcp import --write vmcp.yaml\n  vmcp import .vscode/mcp.json\n  vmcp import --from claude --from cursor --dry-run",
 	}
 	flags := c.Flags()
 	output := e.Output(c)
-	flags.StringArrayVar(&f.from, "from", nil, "a client: "+strings.Join(places.Names, ", ")+", or all; may be given again")
-	flags.StringVar(&f.workspace, "workspace", "", "the folder that a client's variables for it mean, and whose project is read")
+	flags.StringArrayVar(&f.from, "from", nil, "a client: "+strings.Join(places.Names, ", ")+", or all; repeatable")
+	flags.StringVar(&f.workspace, "workspace", "", "the workspace folder, for variables of clients and for settings per project")
 	flags.StringVar(&f.write, "write", "", "the configuration to write")
 	_ = c.MarkFlagFilename("write", "yaml", "yml") // the flag exists
 	secretsFlag(c, &f.secrets)
-	flags.BoolVar(&f.dryRun, "dry-run", false, "write nothing, say what would be")
+	flags.BoolVar(&f.dryRun, "dry-run", false, "write nothing, print what would be written")
 	_ = c.RegisterFlagCompletionFunc("from", cobra.FixedCompletions(append([]string{"all"}, places.Names...), cobra.ShellCompDirectiveNoFileComp))
 	c.RunE = func(_ *cobra.Command, args []string) error {
 		if err := checkSecrets(f.secrets); err != nil {
@@ -73,7 +74,7 @@ The exit code is 1 when a file cannot be read or a server cannot be carried; the
 	return c
 }
 
-// places are the files to read.
+// places are the files to be read.
 func (f *importFlags) places(args []string) (all []place, err error) {
 	for _, name := range args {
 		all = append(all, place{"", name})
@@ -97,21 +98,39 @@ func (f *importFlags) places(args []string) (all []place, err error) {
 	return all, nil
 }
 
+// once removes repeated files; one that was named with and without its client keeps the client.
+func once(all []place) (out []place) {
+	at := map[string]int{}
+	for _, p := range all {
+		name, err := filepath.Abs(p.file)
+		if err != nil {
+			name = p.file
+		}
+		if i, ok := at[name]; ok {
+			out[i].client = cmp.Or(out[i].client, p.client)
+			continue
+		}
+		at[name] = len(out)
+		out = append(out, p)
+	}
+	return out
+}
+
 // imported is the result of an import.
 type imported struct {
 	Backends  []importedBackend  `json:"backends"`
 	Variables []importedVariable `json:"variables"`
 	Written   string             `json:"written,omitempty"`
 
-	failed   bool // something was not carried
+	failed   bool // a file or a server could not be imported, or a filter not written
 	add      []edit.Backend
-	known    []edit.Backend // those of the file, and add
+	known    []edit.Backend // those of the configuration, and of add
 	secrets  map[string]string
 	have     map[string]string // the variables of vmcp.env
 	inline   bool
-	asked    map[string]clients.Variable // that the file at hand needs, by name
-	describe map[string]string           // of variables
-	filters  map[string][]string         // of tools, by the backend's name
+	asked    map[string]clients.Variable // those of the file that is being read, by name
+	describe map[string]string           // descriptions of variables, by name
+	filters  map[string][]string         // filters of tools, by the backend's name
 }
 
 func newImport(secrets string) *imported {
@@ -159,7 +178,7 @@ func (e Env) importAll(f importFlags, from []place, asJSON bool) error {
 	if err := r.readKnown(file.data); err != nil {
 		return fmt.Errorf("%s: %w", file.name, err)
 	}
-	for _, p := range from {
+	for _, p := range once(from) {
 		r.read(e, p, f.workspace)
 	}
 	data, err := r.apply(file)
@@ -178,7 +197,7 @@ func (e Env) importAll(f importFlags, from []place, asJSON bool) error {
 	return nil
 }
 
-// readKnown reads the backends that the configuration has already.
+// readKnown reads the backends of the existing configuration.
 func (r *imported) readKnown(data []byte) error {
 	var cfg struct {
 		Backends []struct {
@@ -196,11 +215,11 @@ func (r *imported) readKnown(data []byte) error {
 	return nil
 }
 
-// read takes over the servers of one file.
+// read imports the servers of one file.
 func (r *imported) read(e Env, p place, workspace string) {
 	data, err := files.Read(p.file, clients.MaxFile)
 	if err != nil {
-		e.Tell("%s: %v", p.file, bareError(err))
+		e.Tell("%s: %v", p.file, files.Cause(err))
 		r.failed = true
 		return
 	}
@@ -232,14 +251,6 @@ func (r *imported) read(e Env, p place, workspace string) {
 	r.noteVariables(f.Variables, renamed)
 }
 
-func bareError(err error) error {
-	var path *fs.PathError
-	if errors.As(err, &path) {
-		return path.Err
-	}
-	return err
-}
-
 func (r *imported) noteVariables(all []clients.Variable, renamed map[string]string) {
 	for _, v := range all {
 		_, set := os.LookupEnv(v.Name)
@@ -269,7 +280,7 @@ func (r *imported) noteVariables(all []clients.Variable, renamed map[string]stri
 	}
 }
 
-// take makes a backend of a server, unless it is one already.
+// take makes a backend of a server, unless the configuration has the same one.
 func (r *imported) take(b *importedBackend, s *clients.Server, folder string) {
 	if s.Skipped != "" {
 		b.Action, b.Reason = "skipped", s.Skipped
@@ -296,6 +307,9 @@ func (r *imported) take(b *importedBackend, s *clients.Server, folder string) {
 	s.Notes = append(s.Notes, r.hide(&e)...)
 	if same := slices.IndexFunc(r.known, func(k edit.Backend) bool { return isSame(&k, &e) }); same >= 0 {
 		b.Name, b.Action, b.Reason = r.known[same].Name, "same", "it is the backend "+r.known[same].Name
+		for i := range r.add { // a server that is switched off in one client may be used by another
+			r.add[i].Disabled = r.add[i].Disabled && (e.Disabled || r.add[i].Name != b.Name)
+		}
 		return
 	}
 	b.Action = "added"
@@ -307,7 +321,7 @@ func (r *imported) take(b *importedBackend, s *clients.Server, folder string) {
 	r.filters[e.Name] = s.Tools
 }
 
-// from is a path that is relative to a folder, from anywhere. One that begins with a variable stays.
+// from is a path relative to a folder, joined with it. A path that begins with a variable is left as it is.
 func from(folder, name string) string {
 	if name == "" || filepath.IsAbs(name) || strings.HasPrefix(name, "${") {
 		return name
@@ -315,7 +329,7 @@ func from(folder, name string) string {
 	return filepath.Join(folder, name)
 }
 
-// check says why a backend would be a problem of every configuration.
+// check returns an error for a backend that no configuration could have.
 func check(b *edit.Backend) error {
 	text, err := edit.Add(nil, *b)
 	if err != nil {
@@ -328,7 +342,7 @@ func check(b *edit.Backend) error {
 	return errors.New(strings.TrimPrefix(strings.TrimPrefix(problems[0].Path, "backends[0]"), ".") + ": " + problems[0].Message)
 }
 
-// withEnvFile puts the variables of a file below those of the backend.
+// withEnvFile adds the variables of a file to those of the backend, which have precedence.
 func withEnvFile(b *edit.Backend, file string) error {
 	if file == "" {
 		return nil
@@ -358,7 +372,7 @@ func sameMap(a, b map[string]string) bool {
 	return len(a) == 0 && len(b) == 0 || reflect.DeepEqual(a, b)
 }
 
-// apply is the text of the configuration with the backends in it.
+// apply returns the text of the configuration with the backends added.
 func (r *imported) apply(file *edited) ([]byte, error) {
 	data, err := edit.Add(file.data, r.add...)
 	if err != nil {
@@ -367,8 +381,8 @@ func (r *imported) apply(file *edited) ([]byte, error) {
 	return r.withFilters(data), nil
 }
 
-// withFilters puts the filters of tools at the end of a configuration that has no aggregation; of
-// another, they are told.
+// withFilters appends the filters of tools to a configuration without the field aggregation; with it,
+// they are reported instead.
 func (r *imported) withFilters(data []byte) []byte {
 	var rules []string
 	for _, b := range r.add {

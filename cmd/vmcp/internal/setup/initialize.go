@@ -25,14 +25,14 @@ func initialize(e Env) *cobra.Command {
 	var force bool
 	c := &cobra.Command{
 		Use:   "init [FOLDER]",
-		Short: "begin a configuration",
+		Short: "create a configuration",
 		Long: `Init writes a vmcp.yaml with comments, a first scripted tool, tools/hello.star, and a .gitignore
-that keeps vmcp.env, the file for secrets, out of the repository. What is there already stays, but for
-vmcp.yaml with --force. It names the clients whose servers "vmcp import" could take over.`,
+with vmcp.env, the file for secrets. Existing files are kept, except vmcp.yaml with
+--force. It prints the clients whose servers "vmcp import" can import.`,
 		Example: "  vmcp init\n  vmcp init office",
 		Args:    cobra.MaximumNArgs(1),
 	}
-	c.Flags().BoolVar(&force, "force", false, "write vmcp.yaml although it is there")
+	c.Flags().BoolVar(&force, "force", false, "overwrite an existing vmcp.yaml")
 	c.RunE = func(_ *cobra.Command, args []string) error {
 		folder := "."
 		if len(args) > 0 {
@@ -46,7 +46,7 @@ vmcp.yaml with --force. It names the clients whose servers "vmcp import" could t
 func (e Env) initialize(folder string, force bool) error {
 	main := filepath.Join(folder, "vmcp.yaml")
 	if _, err := os.Lstat(main); err == nil && !force {
-		return usage.WithHint(fmt.Errorf("%s is there already", main), "--force writes it anew")
+		return usage.WithHint(fmt.Errorf("%s exists already", main), "--force overwrites it")
 	}
 	for _, f := range []struct {
 		name string

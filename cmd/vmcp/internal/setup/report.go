@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// write writes what was asked for.
+// write writes the configuration that --write names, unless nothing is added.
 func (r *imported) write(e Env, f importFlags, file *edited, data []byte) error {
 	if f.write == "" || f.dryRun || len(r.add) == 0 {
 		return nil
@@ -18,8 +18,9 @@ func (r *imported) write(e Env, f importFlags, file *edited, data []byte) error 
 	return nil
 }
 
-// put writes vmcp.env and then the configuration, unless that would have problems.
+// put writes vmcp.env and then the configuration, or nothing if that would have problems.
 func (r *imported) put(e Env, file *edited, data []byte) error {
+	file.set = r.secrets
 	if err := file.check(data); err != nil {
 		return err
 	}
@@ -27,7 +28,11 @@ func (r *imported) put(e Env, file *edited, data []byte) error {
 	if err != nil {
 		return err
 	}
-	if env != "" {
+	switch {
+	case env == "":
+	case len(r.secrets) == 0:
+		e.Tell("%s has a line for each variable to be set", env)
+	default:
 		e.Tell("secrets are in %s", env)
 	}
 	return file.write(data)
@@ -56,7 +61,7 @@ func (e Env) reportImport(r *imported, f importFlags, data []byte, asJSON bool) 
 		return nil
 	}
 	if f.write == "" && len(r.secrets) > 0 {
-		e.Tell("the values of %d secrets are left out; --write puts them into vmcp.env", len(r.secrets))
+		e.Tell("the values of %d secrets are not printed; --write writes them to vmcp.env", len(r.secrets))
 	}
 	_, err := e.Out.Write(data)
 	return err

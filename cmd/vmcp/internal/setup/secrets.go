@@ -20,43 +20,47 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/secret"
 )
 
-// hide moves the values of a backend that are secrets into variables. The notes are about what looks like a secret
-// and stays, since nothing says what it is: in the URL and in arguments.
+// hide moves the values of a backend that are secrets into variables. The notes are about arguments that look like a
+// secret and are kept, since nothing says that they are.
 func (r *imported) hide(b *edit.Backend) (notes []string) {
 	if r.inline {
 		return nil
 	}
 	for _, values := range []map[string]string{b.Env, b.Headers} {
 		for _, name := range slices.Sorted(maps.Keys(values)) {
-			values[name] = r.hideDefaults(b.Name, name, values[name])
-			value := values[name]
-			if value == "" || strings.Contains(value, "${") || !secret.Named(name) && !secret.Looks(value) {
-				continue
+			value := r.hideDefaults(b.Name, name, values[name])
+			if scheme, _ := schemeOf(value); scheme != "" || secret.Named(name) || secret.Looks(value) {
+				values[name] = r.hideValue(b.Name, clients.VariableName(name), value)
+			} else {
+				values[name] = r.hideInURL(b.Name, value, secret.Looks)
 			}
-			scheme, credential := "", value
-			if before, after, ok := strings.Cut(value, " "); ok && (strings.EqualFold(before, "Bearer") || strings.EqualFold(before, "Basic")) {
-				scheme, credential = before+" ", after
-			}
-			values[name] = scheme + "${" + r.variable(b.Name, clients.VariableName(name), credential) + "}"
 		}
 	}
-	const stays = "looks like a secret and is written as it is: put it into " + config.EnvFile + " and write ${NAME} in its place"
-	if b.URL = r.hideDefaults(b.Name, "", b.URL); len(secret.InURL(b.URL)) > 0 {
-		notes = append(notes, b.Name+": a part of the URL "+stays)
-	}
-	b.Args = slices.Clone(b.Args)
-	for i, arg := range b.Args {
-		b.Args[i] = r.hideDefaults(b.Name, "", arg)
-		if secret.Looks(arg[strings.IndexByte(arg, '=')+1:]) {
-			notes = append(notes, fmt.Sprintf("%s: argument %d %s", b.Name, i+1, stays))
-		}
-	}
-	return notes
+	b.URL = r.hideInURL(b.Name, r.hideDefaults(b.Name, "", b.URL), secret.Looks)
+	return r.hideInArgs(b)
 }
 
-// secretsFlag is the flag of commands that may find secrets.
+// hideValue moves a value, except the scheme of a header, into the variable of this name. A value with a variable in it,
+// and an empty one, are left as they are.
+func (r *imported) hideValue(backend, name, value string) string {
+	if value == "" || strings.Contains(value, "${") {
+		return value
+	}
+	scheme, credential := schemeOf(value)
+	return scheme + "${" + r.variable(backend, name, credential) + "}"
+}
+
+// schemeOf splits the value of a header after its scheme, if it has one.
+func schemeOf(value string) (scheme, credential string) {
+	if before, after, ok := strings.Cut(value, " "); ok && (strings.EqualFold(before, "Bearer") || strings.EqualFold(before, "Basic")) {
+		return before + " ", after
+	}
+	return "", value
+}
+
+// secretsFlag adds the flag --secrets.
 func secretsFlag(c *cobra.Command, secrets *string) {
-	c.Flags().StringVar(secrets, "secrets", "env", "where values go that are secrets: env or inline")
+	c.Flags().StringVar(secrets, "secrets", "env", "where secrets are written: env or inline")
 	_ = c.RegisterFlagCompletionFunc("secrets", cobra.FixedCompletions([]string{"env", "inline"}, cobra.ShellCompDirectiveNoFileComp)) // the flag exists
 }
 
@@ -67,7 +71,7 @@ func checkSecrets(secrets string) error {
 	return nil
 }
 
-// readVariables reads the vmcp.env of a folder, whose names have their values already.
+// readVariables reads the vmcp.env of a folder: the values that variables have already.
 func (r *imported) readVariables(folder string) (err error) {
 	r.have, err = config.ReadVariables(filepath.Join(folder, config.EnvFile))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -76,11 +80,11 @@ func (r *imported) readVariables(folder string) (err error) {
 	return err
 }
 
-// withDefault is a variable with its default; one that a $ stands before is none.
+// withDefault matches a variable with its default; one after a further $ is escaped.
 var withDefault = regexp.MustCompile(`(\$?)\$\{([A-Za-z_][A-Za-z0-9_]*):-([^}]+)\}`)
 
-// hideDefaults moves the defaults of variables that are secrets out of the text of a field: what a client hides
-// while it is typed in, too.
+// hideDefaults moves the secret defaults of variables out of a field: those of variables that a client asks for as
+// passwords, too.
 func (r *imported) hideDefaults(backend, field, text string) string {
 	return withDefault.ReplaceAllStringFunc(text, func(whole string) string {
 		m := withDefault.FindStringSubmatch(whole)
@@ -93,8 +97,25 @@ func (r *imported) hideDefaults(backend, field, text string) string {
 	})
 }
 
-// variable is the name under which a secret is kept: this one, with the backend's before it when another value has
-// that.
+// camel matches where a word begins inside of a name in camel case.
+var camel = regexp.MustCompile(`([a-z])([A-Z])`)
+
+// part is the variable for a secret whose own name is not one of a variable, such as that of a flag: the variable's name begins
+// with the backend's.
+func (r *imported) part(backend, name, value string) string {
+	name = "_" + strings.Trim(clients.VariableName(camel.ReplaceAllString(name, "${1}_${2}")), "_")
+	for _, known := range []map[string]string{r.secrets, r.have} {
+		for _, variable := range slices.Sorted(maps.Keys(known)) {
+			if known[variable] == value && strings.HasSuffix(variable, name) {
+				return r.variable(backend, variable, value) // the same secret, imported from another client
+			}
+		}
+	}
+	return r.variable(backend, clients.VariableName(backend)+name, value)
+}
+
+// variable notes a secret and returns the name of its variable: name, or if that has another value, with the
+// backend's name before it and a number after it.
 func (r *imported) variable(backend, name, value string) string {
 	field := name
 	if r.isOther(name, value) {
@@ -112,7 +133,7 @@ func (r *imported) variable(backend, name, value string) string {
 	return name
 }
 
-// isOther reports whether a variable has another value.
+// isOther reports whether a variable exists with another value.
 func (r *imported) isOther(name, value string) bool {
 	known, ok := r.secrets[name]
 	if !ok {
@@ -121,22 +142,23 @@ func (r *imported) isOther(name, value string) bool {
 	return ok && known != value
 }
 
-// envLines are the lines that vmcp.env lacks: secrets, and the variables that somebody has to fill in.
-func (r *imported) envLines(have map[string]string) string {
+// envLines are the lines to be added to vmcp.env, whose text and variables are given: the secrets, and the variables that
+// the user has to set.
+func (r *imported) envLines(text string, have map[string]string) string {
 	var b strings.Builder
 	for _, v := range r.Variables {
 		if _, ok := have[v.Name]; ok {
 			continue
 		}
 		value, ours := r.secrets[v.Name]
-		if !ours && v.Set {
+		if !ours && (v.Set || slices.Contains(strings.Split(text, "\n"), unset(v.Name))) {
 			continue
 		}
-		if text := r.describe[v.Name]; text != "" {
-			fmt.Fprintf(&b, "# %s\n", strings.Join(strings.Fields(text), " "))
+		if about := r.describe[v.Name]; about != "" {
+			fmt.Fprintf(&b, "# %s\n", strings.Join(strings.Fields(about), " "))
 		}
 		if !ours {
-			fmt.Fprintf(&b, "# %s=\"\"\n", v.Name)
+			b.WriteString(unset(v.Name) + "\n")
 			continue
 		}
 		fmt.Fprintf(&b, "%s=\"%s\"\n", v.Name, envEscapes.Replace(value))
@@ -144,14 +166,14 @@ func (r *imported) envLines(have map[string]string) string {
 	return b.String()
 }
 
+// unset is the line for a variable that the user has to set.
+func unset(name string) string { return "# " + name + `=""` }
+
 var envEscapes = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`, "\r", `\r`, "\t", `\t`)
 
-// writeEnv puts secrets into the vmcp.env beside a configuration. A value that it has under one of the
-// names is another server's, and then nothing is written.
+// writeEnv adds secrets to the vmcp.env beside a configuration, with lines for the variables that the user has to set. If one
+// of them has another value there, it belongs to another server, and nothing is written.
 func (r *imported) writeEnv(folder string) (string, error) {
-	if len(r.secrets) == 0 {
-		return "", nil
-	}
 	name := filepath.Join(folder, config.EnvFile)
 	have, err := config.ReadVariables(name)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -162,13 +184,13 @@ func (r *imported) writeEnv(folder string) (string, error) {
 			return "", fmt.Errorf("%s has another value of %s: rename it there, or give --secrets inline", name, variable)
 		}
 	}
-	lines := r.envLines(have)
-	if lines == "" {
-		return "", nil
-	}
 	data, err := files.Read(name, config.MaxFile)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return "", err
+	}
+	lines := r.envLines(string(data), have)
+	if lines == "" {
+		return "", nil
 	}
 	if len(data) > 0 && data[len(data)-1] != '\n' {
 		data = append(data, '\n')

@@ -1,4 +1,4 @@
-// Package setup is the commands that write configurations: vmcp import, add, remove and init.
+// Package setup has the commands that write configurations: vmcp import, add, remove and init.
 package setup
 
 import (
@@ -29,22 +29,23 @@ type Env struct {
 	Tell   func(format string, args ...any)
 	JSON   func(v any) error
 	Output func(*cobra.Command) *string
-	// Found is the error of what has been reported already.
+	// Found is returned when a problem has been reported already: exit code 1.
 	Found error
-	// Offers starts the backends of a configuration for a moment and returns what they offer.
+	// Offers connects to the backends of a configuration and returns what they offer.
 	Offers func(ctx context.Context, cfg *config.Config) (*lock.File, error)
 }
 
-// Commands are the commands of this package.
+// Commands returns the commands of this package.
 func Commands(e Env) []*cobra.Command {
 	return []*cobra.Command{initialize(e), importing(e), add(e), remove(e)}
 }
 
-// edited is a vmcp.yaml while a command changes it.
+// edited is a configuration file that a command changes.
 type edited struct {
 	name string
 	data []byte
 	new  bool
+	set  map[string]string // variables that are about to be written to vmcp.env
 }
 
 func open(name string) (*edited, error) {
@@ -61,8 +62,8 @@ func open(name string) (*edited, error) {
 	return &edited{name: name, data: data}, nil
 }
 
-// write replaces the file if what it becomes is empty, or a configuration without problems; variables
-// that are not set yet are none.
+// write replaces the file if the new text is empty, or a configuration without problems; variables
+// without a value are no problem.
 func (f *edited) write(data []byte) error {
 	if len(bytes.TrimSpace(data)) == 0 {
 		return files.Replace(f.name, data)
@@ -76,9 +77,15 @@ func (f *edited) write(data []byte) error {
 	return files.Replace(f.name, data)
 }
 
-// check says what would be wrong with a configuration.
+// check returns the problems that a configuration would have.
 func (f *edited) check(data []byte) error {
-	if _, problems := config.ReadWith(f.name, data, anyVariable); len(problems) > 0 {
+	env := func(name string) (string, bool) {
+		if value, ok := f.set[name]; ok {
+			return value, true
+		}
+		return anyVariable(name)
+	}
+	if _, problems := config.ReadWith(f.name, data, env); len(problems) > 0 {
 		if wrong, _ := problems.Split(); len(wrong) > 0 {
 			return fmt.Errorf("%s is not changed, since it would have problems:\n%w", f.name, wrong)
 		}
@@ -86,7 +93,7 @@ func (f *edited) check(data []byte) error {
 	return nil
 }
 
-// anyVariable is an environment in which all variables are set that a configuration names.
+// anyVariable is an environment in which every variable has a value, except unset ones of vmcp itself.
 func anyVariable(name string) (string, bool) {
 	switch value, ok := os.LookupEnv(name); {
 	case ok || strings.HasPrefix(name, "VMCP_"):
@@ -97,7 +104,7 @@ func anyVariable(name string) (string, bool) {
 	return "not-set-yet", true
 }
 
-// newFile makes a file that is not there.
+// newFile writes a file that must not exist.
 func newFile(name string, data []byte, mode fs.FileMode) error {
 	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
 		return err
@@ -110,7 +117,7 @@ func newFile(name string, data []byte, mode fs.FileMode) error {
 	return errors.Join(err, f.Close())
 }
 
-// ignoreSecrets puts vmcp.env into a .gitignore that is there and does not have it.
+// ignoreSecrets adds vmcp.env to a .gitignore, if that exists.
 func ignoreSecrets(folder string) error {
 	name := filepath.Join(folder, ".gitignore")
 	data, err := files.Read(name, config.MaxFile)

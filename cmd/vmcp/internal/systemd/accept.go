@@ -7,16 +7,16 @@ import (
 	"sync"
 )
 
-// accepts watches who is accepted, while a look is under way. The kernel takes connections by itself until its queue is
-// full, so that one which is open says nothing: it has to come out of Accept.
+// accepts records the connections that are accepted during a probe. The kernel completes connections by itself until its queue
+// is full, so that a dial succeeds also when nothing accepts: the probe waits until Accept has returned its connection.
 type accepts struct {
 	mu      sync.Mutex
-	looking bool                // guarded by mu
-	seen    map[string]struct{} // guarded by mu: addresses that were accepted since the look began
+	looking bool                // guarded by mu: a probe is under way
+	seen    map[string]struct{} // guarded by mu: remote addresses accepted since the probe began
 	news    chan struct{}       // cap 1
 }
 
-// Listener is l, watched. Where no watchdog asks it is l itself.
+// Listener returns l with its Accept observed; l itself if there is no watchdog.
 func (m *Manager) Listener(l net.Listener) net.Listener {
 	if m == nil || m.watchdog == 0 {
 		return l
@@ -39,7 +39,7 @@ func (l *listener) Accept() (net.Conn, error) {
 	return c, err
 }
 
-// maxSeen bounds the addresses that are kept during a look; the look is one of them unless more came in at once.
+// maxSeen bounds the addresses kept during a probe; when it is reached, the probe counts as passed.
 const maxSeen = 10_000
 
 func (a *accepts) note(addr string) {
@@ -55,7 +55,7 @@ func (a *accepts) note(addr string) {
 	}
 }
 
-func (a *accepts) look(ctx context.Context, addr net.Addr) error {
+func (a *accepts) probe(ctx context.Context, addr net.Addr) error {
 	a.begin()
 	defer a.end()
 	var d net.Dialer
@@ -93,7 +93,7 @@ func (a *accepts) has(addr string) bool {
 	return ok || len(a.seen) >= maxSeen
 }
 
-// reachable is an address of this machine for a listener on any.
+// reachable is an address of this machine for a listener on all of them.
 func reachable(addr net.Addr) string {
 	tcp, ok := addr.(*net.TCPAddr)
 	if !ok || !tcp.IP.IsUnspecified() {

@@ -1,13 +1,13 @@
-// Package systemd tells the service manager how the service is (sd_notify(3)), where NOTIFY_SOCKET says that one
-// asks: READY=1 when the port is open, STATUS= with counts, RELOADING=1 while a configuration is applied, STOPPING=1,
-// and WATCHDOG=1 as long as the service looks alive.
+// Package systemd notifies the service manager of the service's state (sd_notify(3)) if NOTIFY_SOCKET is set:
+// READY=1 when the port is open, STATUS= with counts, RELOADING=1 while a configuration is applied, STOPPING=1,
+// and WATCHDOG=1 as long as the service responds.
 //
 //	m := systemd.New(systemd.Options{Status: counts, Changed: changed, Look: look, Log: log})
 //	l = m.Listener(l) // that the server accepts on
 //	m.Started(l)
 //	defer m.Close()
 //
-// A nil *Manager tells nobody anything. Programs that the service starts do not inherit the variables.
+// On a nil *Manager all methods do nothing. Child processes do not inherit the variables of the protocol.
 package systemd
 
 import (
@@ -23,26 +23,26 @@ import (
 	"github.com/coreos/go-systemd/v22/daemon"
 )
 
-// Options are what a Manager needs to know.
+// Options are what a Manager needs of the service.
 type Options struct {
-	// Status says in a line how the service is.
+	// Status is the state of the service in a line.
 	Status func() string
 	// Changed is closed when Status may have changed.
 	Changed func() <-chan struct{}
-	// Look looks at what the service does its work with; it does not return while that is stuck.
+	// Look exercises what the service works with; it does not return while that hangs.
 	Look func()
 	Log  *slog.Logger
 }
 
-// A Manager is the service manager that has started this process. It is safe for concurrent use.
+// A Manager notifies the service manager that has started this process. It is safe for concurrent use.
 type Manager struct {
 	o        Options
-	watchdog time.Duration // how often it wants to be told that the service is alive; 0: never
+	watchdog time.Duration // the service manager's timeout; 0: none
 	accepts  accepts
 
 	mu    sync.Mutex
 	state state  // guarded by mu
-	told  string // guarded by mu: the last status
+	told  string // guarded by mu: the last status sent
 
 	stop context.CancelFunc // nil before Started
 	work sync.WaitGroup
@@ -57,7 +57,7 @@ const (
 	stopping
 )
 
-// New is the manager that the environment names; nil without one.
+// New returns a Manager for the socket in the environment; nil without one.
 func New(o Options) *Manager {
 	if os.Getenv("NOTIFY_SOCKET") == "" {
 		return nil
@@ -71,7 +71,7 @@ func New(o Options) *Manager {
 	return m
 }
 
-// Started says that the port is open, and keeps telling how the service is until Close. l is what Listener has returned.
+// Started sends READY=1, and from then on each change of the status, until Close. l is what Listener has returned.
 func (m *Manager) Started(l net.Listener) {
 	if m == nil {
 		return
@@ -79,34 +79,34 @@ func (m *Manager) Started(l net.Listener) {
 	m.set(starting, ready)
 	ctx, stop := context.WithCancel(context.Background())
 	m.stop = stop
-	m.work.Go(func() { m.tellStatus(ctx) })
+	m.work.Go(func() { m.sendStatus(ctx) })
 	if m.watchdog > 0 {
-		m.work.Go(func() { m.tellAlive(ctx, l.Addr()) })
+		m.work.Go(func() { m.pingWatchdog(ctx, l.Addr()) })
 	}
 }
 
-// Reloading says that a configuration is read, Reloaded that it is applied or refused.
+// Reloading sends that a configuration is being applied.
 func (m *Manager) Reloading() {
 	if m != nil {
 		m.set(ready, reloading)
 	}
 }
 
-// Reloaded is the end of Reloading.
+// Reloaded sends that it has been applied or refused.
 func (m *Manager) Reloaded() {
 	if m != nil {
 		m.set(reloading, ready)
 	}
 }
 
-// Stopping says that the service is about to end. The watchdog is told on until Close, without a look at the port.
+// Stopping sends that the service is about to end. The watchdog is still notified until Close, without a probe of the port.
 func (m *Manager) Stopping() {
 	if m != nil {
 		m.set(ready, stopping)
 	}
 }
 
-// Close ends the goroutines and waits for them.
+// Close stops the goroutines and waits for them.
 func (m *Manager) Close() {
 	if m == nil || m.stop == nil {
 		return
@@ -115,8 +115,8 @@ func (m *Manager) Close() {
 	m.work.Wait()
 }
 
-// set goes from one state to another one, if it is in the first, and tells the manager. Nothing is reloaded before the
-// service is ready, and nothing is ready again that stops.
+// set goes from one state to another, if it is in the first, and sends that; to stopping it goes from every state. So nothing
+// is reloaded before the service is ready, and nothing follows stopping.
 func (m *Manager) set(from, to state) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -134,7 +134,7 @@ func (m *Manager) set(from, to state) {
 	}
 }
 
-// status is the line about the status. mu is held.
+// status is the line with the status, which counts as sent. mu is held.
 func (m *Manager) status() string {
 	m.told = strings.ReplaceAll(m.o.Status(), "\n", " ")
 	return "STATUS=" + m.told
@@ -143,12 +143,12 @@ func (m *Manager) status() string {
 // send sends lines in one datagram.
 func (m *Manager) send(lines ...string) {
 	if _, err := daemon.SdNotify(false, strings.Join(lines, "\n")); err != nil {
-		m.o.Log.Warn("the service manager was not told", "message", lines[0], "err", err)
+		m.o.Log.Warn("the service manager was not notified", "message", lines[0], "err", err)
 	}
 }
 
-// tellStatus tells the status whenever it has changed.
-func (m *Manager) tellStatus(ctx context.Context) {
+// sendStatus sends the status whenever it has changed.
+func (m *Manager) sendStatus(ctx context.Context) {
 	for {
 		changed := m.o.Changed()
 		m.mu.Lock()
@@ -164,16 +164,16 @@ func (m *Manager) tellStatus(ctx context.Context) {
 	}
 }
 
-// tellAlive tells the watchdog at half of its time that the service is alive, after it has looked: a new connection is
-// accepted, and Look returns.
-func (m *Manager) tellAlive(ctx context.Context, addr net.Addr) {
+// pingWatchdog sends WATCHDOG=1 every half of the timeout, after a probe: Look returns, and a new connection is
+// accepted.
+func (m *Manager) pingWatchdog(ctx context.Context, addr net.Addr) {
 	tick := time.NewTicker(m.watchdog / 2)
 	defer tick.Stop()
 	for {
-		if err := m.look(ctx, addr); err == nil {
+		if err := m.probe(ctx, addr); err == nil {
 			m.send(daemon.SdNotifyWatchdog)
 		} else if ctx.Err() == nil {
-			m.o.Log.Error("the service does not look alive; the service manager is going to restart it", "err", err)
+			m.o.Log.Error("the service does not respond; the service manager will restart it", "err", err)
 		}
 		select {
 		case <-tick.C:
@@ -183,15 +183,15 @@ func (m *Manager) tellAlive(ctx context.Context, addr net.Addr) {
 	}
 }
 
-func (m *Manager) look(ctx context.Context, addr net.Addr) error {
+func (m *Manager) probe(ctx context.Context, addr net.Addr) error {
 	m.o.Look()
 	m.mu.Lock()
 	ends := m.state == stopping
 	m.mu.Unlock()
 	if ends {
-		return nil // the port is closed, or will be in a moment
+		return nil // the port is closed, or is about to be
 	}
 	ctx, cancel := context.WithTimeout(ctx, m.watchdog/2)
 	defer cancel()
-	return m.accepts.look(ctx, addr)
+	return m.accepts.probe(ctx, addr)
 }

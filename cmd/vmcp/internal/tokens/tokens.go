@@ -1,4 +1,4 @@
-// Package tokens is vmcp token: static tokens made, listed and revoked.
+// Package tokens is the command vmcp token: it makes, lists and revokes static tokens.
 package tokens
 
 import (
@@ -28,13 +28,13 @@ type Env struct {
 	Output func(*cobra.Command) *string
 }
 
-// Command is vmcp token.
+// Command returns the command.
 func Command(e Env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "token",
-		Short: "make, list and revoke static tokens",
-		Long: `Token keeps the file of static tokens that incomingAuth.tokens.file names. The file holds
-hashes: a token is printed once, when it is made. A running server follows the file.`,
+		Short: "create, list and revoke static tokens",
+		Long: `Token edits the file of static tokens, incomingAuth.tokens.file. The file has only
+hashes: a token is printed once, when it is created. A running server reloads the file.`,
 	}
 	file := c.PersistentFlags().String("file", "", "the tokens file (default the one that vmcp.yaml names)")
 	_ = c.MarkPersistentFlagFilename("file", "yaml", "yml") // the flag exists
@@ -47,7 +47,7 @@ func (e Env) make(file *string) *cobra.Command {
 	var expires string
 	c := &cobra.Command{
 		Use:     "new NAME",
-		Short:   "make a token and print it, this once",
+		Short:   "create a token and print it",
 		Example: "  vmcp token new alice --group ops --expires 90d\n  vmcp token new ci --scope mcp:tools --file tokens.yaml",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
@@ -66,17 +66,17 @@ func (e Env) make(file *string) *cobra.Command {
 				return err
 			}
 			fmt.Fprintln(e.Out, token)
-			e.Say("%s: added %s; the token is not kept anywhere else", path, t.Name)
+			e.Say("%s: added %s; the token is not stored and cannot be printed again", path, t.Name)
 			return nil
 		},
 	}
-	c.Flags().StringArrayVar(&groups, "group", nil, "a group that its bearer is in; may be given again")
-	c.Flags().StringArrayVar(&scopes, "scope", nil, "a scope that it has; may be given again")
-	c.Flags().StringVar(&expires, "expires", "", "when it ends, from now: 90d, 12h")
+	c.Flags().StringArrayVar(&groups, "group", nil, "a group of the principal; repeatable")
+	c.Flags().StringArrayVar(&scopes, "scope", nil, "a scope of the token; repeatable")
+	c.Flags().StringVar(&expires, "expires", "", "when the token expires, from now: 90d, 12h")
 	return c
 }
 
-// expiry reads how long a token is good for, from now.
+// expiry parses --expires: a duration from now.
 func expiry(text string) (time.Time, error) {
 	d, err := config.ParseDuration(text)
 	if err != nil || d <= 0 {
@@ -89,7 +89,7 @@ func (e Env) list(file *string) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "list",
 		Short: "list the tokens by name",
-		Long: `List prints the tokens by name, with when they end, their groups and scopes. It has no tokens and no
+		Long: `List prints the names of the tokens, their expiry, groups and scopes. It prints neither tokens nor
 hashes.` + jsonform.Of([]listedToken{}),
 		Args: cobra.NoArgs,
 	}
@@ -119,7 +119,7 @@ hashes.` + jsonform.Of([]listedToken{}),
 	return c
 }
 
-// listedToken is a token as it is listed: without its hash.
+// listedToken is the JSON of a token: without its hash.
 type listedToken struct {
 	Name    string    `json:"name"`
 	Groups  []string  `json:"groups"`
@@ -138,7 +138,7 @@ func listedTokens(tokens []auth.Token) []listedToken {
 func (e Env) revoke(file *string) *cobra.Command {
 	return &cobra.Command{
 		Use:   "revoke NAME",
-		Short: "take a token out of the file: its bearer is out within seconds",
+		Short: "revoke a token: requests with it are refused within seconds",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			path, err := e.tokensFile(*file)
@@ -154,7 +154,7 @@ func (e Env) revoke(file *string) *cobra.Command {
 	}
 }
 
-// tokensFile is the file that --file names, or the configuration in this folder.
+// tokensFile is the file of --file, or else of the configuration in this folder.
 func (e Env) tokensFile(flag string) (string, error) {
 	if flag != "" {
 		return flag, nil

@@ -23,9 +23,9 @@ var style string
 var code string
 
 const (
-	// pageTexts bounds all arguments, results and errors in a page, in bytes.
+	// pageTexts bounds all arguments, results and errors in a page together, in bytes.
 	pageTexts = 480 << 10
-	// stepTexts bounds those of one step.
+	// stepTexts bounds those of one step, in bytes.
 	stepTexts = 64 << 10
 
 	top      = 28 // pixels above the first lane
@@ -35,7 +35,7 @@ const (
 	laneGap  = 8
 )
 
-// step is what the page knows of an effect besides its times, which are in the bars.
+// step is the data of an effect for the page's script; its times are attributes of its bar.
 type step struct {
 	Kind    string `json:"kind"`
 	Name    string `json:"name"`
@@ -50,8 +50,8 @@ type step struct {
 	Cut     bool   `json:"cut,omitempty"`
 }
 
-// Page is a case as one HTML file that needs nothing else and asks for nothing: its policy allows the
-// style and the script in it and no request. What tools have said is data in it, never markup.
+// Page renders a case as one HTML file. Its Content-Security-Policy allows only its own style and script, and no
+// request. Texts of tools are data in it, never markup.
 func Page(c *cases.Case) ([]byte, error) {
 	p := &page{c: c, lanes: lanesOf(c), total: span(c)}
 	p.budget = pageTexts / max(len(c.Effects), 1)
@@ -90,18 +90,18 @@ func Page(c *cases.Case) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// hash is how a policy names a text.
+// hash is the source expression of a text in a Content-Security-Policy.
 func hash(s string) string {
 	sum := sha256.Sum256([]byte(s))
 	return "sha256-" + base64.StdEncoding.EncodeToString(sum[:])
 }
 
-// text is a text for the page, without what hides in it.
+// text escapes a text for HTML, and makes invisible characters visible.
 func text(s string) string {
 	return html.EscapeString(strings.ToValidUTF8(visible.Line(s), "\uFFFD"))
 }
 
-// span is how long the picture is, in milliseconds.
+// span is the time that the picture covers, in milliseconds.
 func span(c *cases.Case) float64 {
 	total := max(c.DurationMs, 0.01)
 	for i := range c.Effects {
@@ -110,12 +110,12 @@ func span(c *cases.Case) float64 {
 	return total
 }
 
-// A page is one being made.
+// A page is a page that is being rendered.
 type page struct {
 	c       *cases.Case
 	lanes   []*lane
 	total   float64
-	budget  int // of the texts of a step
+	budget  int // of the texts of a step, in bytes
 	sources sources
 
 	height                int
@@ -123,7 +123,7 @@ type page struct {
 	labels, stripes, bars strings.Builder
 }
 
-// head is what stands above the picture.
+// head renders the summary above the picture.
 func (p *page) head(out *bytes.Buffer) {
 	state, failed := "completed", ""
 	if p.c.Failed() {
@@ -145,7 +145,7 @@ func (p *page) head(out *bytes.Buffer) {
 	out.WriteString(`<label>zoom <input id="zoom" type="range" min="0" max="8" step="0.25" value="0"></label></div>` + "\n")
 }
 
-// draw makes the lanes with their bars.
+// draw renders the lanes with their bars.
 func (p *page) draw() {
 	y := top
 	for n, l := range p.lanes {
@@ -167,7 +167,7 @@ func (p *page) draw() {
 	p.height = max(y, top+rowSize) + 4
 }
 
-// bar draws one step.
+// bar renders one step.
 func (p *page) bar(i, y, attempt int) {
 	e := &p.c.Effects[i]
 	look := class(p.c, i)
@@ -176,7 +176,7 @@ func (p *page) bar(i, y, attempt int) {
 		size = noteSize
 	}
 	y += (rowSize - size) / 2
-	x, width := 100*e.StartMs/p.total, max(100*e.DurationMs/p.total, 0.0001) // one of width 0 is not drawn
+	x, width := 100*e.StartMs/p.total, max(100*e.DurationMs/p.total, 0.0001) // browsers do not draw a width of 0
 	fmt.Fprintf(&p.bars, `<rect class="bar %s" x="%s%%" y="%d" width="%s%%" height="%d" rx="2" data-key="%s" data-start-ms="%s" data-duration-ms="%s"/>`,
 		look, number(x, 4), y, number(width, 4), size, text(e.Key), number(e.StartMs, 3), number(e.DurationMs, 3))
 	if width > 6 && len(p.c.Effects) <= 300 && size == barSize {
@@ -207,7 +207,7 @@ func (p *page) bar(i, y, attempt int) {
 	p.steps = append(p.steps, s)
 }
 
-// number writes a number with so many decimals at most.
+// number prints a number with at most this many decimals.
 func number(f float64, decimals int) string {
 	s := strconv.FormatFloat(f, 'f', decimals, 64)
 	if strings.Contains(s, ".") {

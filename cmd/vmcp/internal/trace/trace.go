@@ -1,7 +1,7 @@
-// Package trace shows what a scripted tool did: as a tree of lines, as a page, and in the format that
-// browsers' tracing tools read.
+// Package trace shows what a scripted tool did: as a tree of lines, as an HTML page, and in the trace format of
+// Chrome.
 //
-//	page, err := trace.Page(c, trace.Options{})
+//	page, err := trace.Page(c)
 package trace
 
 import (
@@ -20,7 +20,7 @@ import (
 	shown "github.com/vmcp-dev/vmcp/proxy/trace"
 )
 
-// Lines are the steps of a case as a tree.
+// Lines returns the steps of a case as a tree.
 func Lines(c *cases.Case) []string {
 	t := client.Trace{Tool: c.Tool, DurationMs: c.DurationMs}
 	for i := range c.Effects {
@@ -38,13 +38,13 @@ func Lines(c *cases.Case) []string {
 	return lines
 }
 
-// oneLine is the first line of an error, and not too much of it.
+// oneLine is the first line of an error, shortened.
 func oneLine(message string) string {
 	first, _, _ := strings.Cut(message, "\n")
 	return clip.Line(first, 200)
 }
 
-// FromTrace makes a case of what a server tells of a call: steps and times, without arguments and results.
+// FromTrace makes a case of the trace in a result: steps and times, without arguments and results.
 func FromTrace(t *client.Trace, result json.RawMessage) *cases.Case {
 	c := &cases.Case{Version: cases.Version, Tool: t.Tool, Arguments: json.RawMessage("{}"), DurationMs: t.DurationMs, Output: result}
 	for _, e := range t.Effects {
@@ -58,17 +58,17 @@ func FromTrace(t *client.Trace, result json.RawMessage) *cases.Case {
 	return c
 }
 
-// A lane is a row of the picture: what one branch did, in its order.
+// A lane is a row of the picture: the steps of one branch, in order.
 type lane struct {
 	path  string // "" or "2.b0." or "3/"
 	label string
 	depth int
-	rows  int   // more than one where a retry has made attempts
+	rows  int   // more than one where a step was retried
 	steps []int // of the case's effects
 	row   []int // of each step
 }
 
-// lanesOf are the lanes of a case, in the order of their keys.
+// lanesOf returns the lanes of a case, in the order of their keys.
 func lanesOf(c *cases.Case) (lanes []*lane) {
 	by := map[string]*lane{}
 	for i := range c.Effects {
@@ -89,7 +89,7 @@ func lanesOf(c *cases.Case) (lanes []*lane) {
 	return lanes
 }
 
-// labelOf names a lane: the tool, a branch, or the scripted tool that was called.
+// labelOf is the label of a lane: the tool, a branch, or the scripted tool that was called.
 func labelOf(c *cases.Case, path string) string {
 	if path == "" {
 		return c.Tool
@@ -106,7 +106,7 @@ func labelOf(c *cases.Case, path string) string {
 	return "step " + at
 }
 
-// stack puts the attempts of a retry below each other: a step of the same name that follows a pause.
+// stack puts the attempts of a retry in rows below each other: a step of the same name after a pause of retry.
 func (l *lane) stack(c *cases.Case) {
 	row, paused, last := 0, false, ""
 	for _, i := range l.steps {
@@ -128,7 +128,7 @@ func (l *lane) stack(c *cases.Case) {
 	l.rows = max(l.rows, 1)
 }
 
-// class is how a step looks.
+// class is the CSS class of a step.
 func class(c *cases.Case, i int) string {
 	e := &c.Effects[i]
 	name := "call"
@@ -148,7 +148,7 @@ func class(c *cases.Case, i int) string {
 	return name
 }
 
-// sources reads the lines that steps come from, out of files that have not changed since.
+// sources reads the source lines of steps, from files whose hash is still that of the program.
 type sources struct {
 	program map[string]string
 	files   map[string][]string
@@ -172,7 +172,7 @@ func (s *sources) line(file string, n int) string {
 	return strings.TrimSpace(lines[n-1])
 }
 
-// event is one of the trace format of Chrome.
+// event is an event of the trace format of Chrome.
 type event struct {
 	Name  string         `json:"name"`
 	Cat   string         `json:"cat,omitempty"`
@@ -184,16 +184,16 @@ type event struct {
 	Args  map[string]any `json:"args,omitempty"`
 }
 
-// Events is a file of that format.
+// Events is a file in that format.
 type Events struct {
 	Events []event `json:"traceEvents"`
 	Unit   string  `json:"displayTimeUnit"`
 }
 
-// Form is the end of the help: which form the JSON has.
+// Form is the end of the help, which describes the JSON.
 var Form = jsonform.Of(Events{})
 
-// Chrome is a case in the trace format of Chrome, which Perfetto opens as well.
+// Chrome renders a case in the trace format of Chrome, which Perfetto opens, too.
 func Chrome(c *cases.Case) ([]byte, error) {
 	events := []event{{Name: "process_name", Phase: "M", PID: 1, Args: map[string]any{"name": c.Tool}}}
 	for n, l := range lanesOf(c) {

@@ -1,4 +1,4 @@
-// Package jsonformtest holds what commands print to the forms that their help names.
+// Package jsonformtest compares what commands print with the forms in their help.
 package jsonformtest
 
 import (
@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// form is one that a help names: an object, a list, values by names that are not known before, or a word.
+// form is one form in a help: an object, a list, a map, or a scalar.
 type form struct {
 	members  map[string]*form
 	optional map[string]bool
@@ -28,7 +28,7 @@ var (
 	label  = regexp.MustCompile(`^(with --[a-z]+: |[A-Z]+ = )`)
 )
 
-// Check says how an output differs from every form that the long help of its command names.
+// Check returns an error when an output has none of the forms in the long help of its command; it says how it differs from each.
 func Check(help string, output []byte) error {
 	forms, names, err := read(help)
 	if err != nil {
@@ -58,7 +58,7 @@ func Check(help string, output []byte) error {
 	}
 }
 
-// read reads the forms of a help.
+// read reads the forms in a help.
 func read(help string) (forms []*form, names map[string]*form, err error) {
 	at := legend.FindStringIndex(help)
 	if at == nil {
@@ -86,7 +86,7 @@ func read(help string) (forms []*form, names map[string]*form, err error) {
 	return forms, names, nil
 }
 
-// reader takes a form apart.
+// reader parses a form.
 type reader struct {
 	text  string
 	wrong bool
@@ -124,7 +124,7 @@ func (r *reader) form() *form {
 		name, rest, _ := strings.Cut(r.text, `"`)
 		r.text = rest
 		f.optional[name] = r.take("?")
-		f.members[name] = &form{word: "text"}
+		f.members[name] = &form{word: "string"}
 		if r.take(":") {
 			f.members[name] = r.form()
 		}
@@ -136,7 +136,7 @@ func (r *reader) form() *form {
 	return f
 }
 
-// check says where a value is not of the form.
+// check returns an error that says where a value differs from the form.
 func (f *form) check(at string, v any, names map[string]*form) error {
 	switch {
 	case f.word != "":
@@ -182,7 +182,7 @@ func checkWord(at, word string, v any, names map[string]*form) error {
 	switch word {
 	case "any":
 		return nil
-	case "text":
+	case "string":
 		_, ok = v.(string)
 	case "number":
 		_, ok = v.(float64)

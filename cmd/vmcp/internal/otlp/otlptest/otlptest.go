@@ -1,4 +1,4 @@
-// Package otlptest is a collector for tests: it takes in what comes over OTLP/HTTP and decodes it.
+// Package otlptest is a collector for tests: it receives OTLP/HTTP and decodes it.
 package otlptest
 
 import (
@@ -18,9 +18,9 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Collector is an HTTP handler that keeps what it gets.
+// Collector is an HTTP handler that keeps what it receives.
 type Collector struct {
-	// Answer answers a request instead, after it was read; nil: 200.
+	// Answer responds instead of the collector, after the request was kept; nil: status 200.
 	Answer http.HandlerFunc
 
 	mu        sync.Mutex
@@ -38,7 +38,7 @@ func (c *Collector) Start(t testing.TB) string {
 	return s.URL
 }
 
-// ServeHTTP takes in one request.
+// ServeHTTP receives one request.
 func (c *Collector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := read(r)
 	if err != nil {
@@ -117,14 +117,14 @@ func (c *Collector) addMetrics(m *collectormetrics.ExportMetricsServiceRequest) 
 	}
 }
 
-// Spans are the spans that came.
+// Spans returns the spans received.
 func (c *Collector) Spans() []*trace.Span {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return append([]*trace.Span(nil), c.spans...)
 }
 
-// Names are those of the spans that came.
+// Names returns the names of the spans received.
 func (c *Collector) Names() (names []string) {
 	for _, s := range c.Spans() {
 		names = append(names, s.Name)
@@ -132,28 +132,28 @@ func (c *Collector) Names() (names []string) {
 	return names
 }
 
-// Metric is the last that came of a name; nil: none did.
+// Metric returns the last metric received with a name; nil: none.
 func (c *Collector) Metric(name string) *metrics.Metric {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.metrics[name]
 }
 
-// Header is a header of the last request to a path.
+// Header returns a header of the last request to a path.
 func (c *Collector) Header(path, name string) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.headers[path].Get(name)
 }
 
-// Requests is how many came.
+// Requests returns the number of requests.
 func (c *Collector) Requests() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.requests
 }
 
-// Resource are the attributes of who sent to a path last.
+// Resource returns the resource attributes of the last request to a path.
 func (c *Collector) Resource(path string) map[string]string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -163,7 +163,7 @@ func (c *Collector) Resource(path string) map[string]string {
 	return nil
 }
 
-// Attributes are attributes whose values are texts.
+// Attributes returns the attributes whose values are strings.
 func Attributes(all []*common.KeyValue) map[string]string {
 	found := map[string]string{}
 	for _, a := range all {

@@ -1,4 +1,4 @@
-package trace
+package main_test
 
 import (
 	"encoding/json"
@@ -6,26 +6,28 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/vmcp-dev/vmcp/cases"
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/trace"
 )
 
-// hostile is what a tool may answer.
-const hostile = `</script><img src=x onerror="document.title='owned'"><!--` + "\u2028\u202e\x1b[31m"
+// traceHostile is what a tool may return.
+const traceHostile = `</script><img src=x onerror="document.title='owned'"><!--` + "\u2028\u202e\x1b[31m"
 
-// deploy is a run with everything in it.
+// deploy is a run with every kind of step.
 func deploy() *cases.Case {
-	quoted, _ := json.Marshal(map[string]any{"text": hostile, "n": json.Number("9007199254740993")})
-	no := &cases.Failure{Kind: "tool", Message: "the release is locked " + hostile}
+	quoted, _ := json.Marshal(map[string]any{"text": traceHostile, "n": json.Number("9007199254740993")})
+	no := &cases.Failure{Kind: "tool", Message: "the release is locked " + traceHostile}
 	return &cases.Case{
 		Version: 1, Tool: "deploy", Recorded: time.Date(2026, 11, 22, 10, 0, 0, 0, time.UTC), Arguments: json.RawMessage(`{"environment":"staging"}`),
 		Effects: []cases.Effect{
 			{Key: "0", Kind: "call", Name: "ci_build", Args: json.RawMessage(`{"ref":"main"}`), Result: quoted, StartMs: 0.4, DurationMs: 612.125, File: "deploy.star", Line: 8},
-			{Key: "1", Kind: "log", Name: "built " + hostile, StartMs: 612.9, DurationMs: 0.004},
+			{Key: "1", Kind: "log", Name: "built " + traceHostile, StartMs: 612.9, DurationMs: 0.004},
 			{Key: "2.b0.0", Kind: "call", Name: "scan_image", StartMs: 613, DurationMs: 402, Result: json.RawMessage("{}")},
 			{Key: "2.b0.1", Kind: "call", Name: "scan_report", StartMs: 1016, DurationMs: 120, Result: json.RawMessage("{}")},
 			{Key: "2.b1.0", Kind: "call", Name: "flaky_check", StartMs: 613, DurationMs: 90, Failure: no},
@@ -60,7 +62,7 @@ var bar = regexp.MustCompile(`<rect class="bar [a-z ]+" x="([0-9.]+)%" y="(\d+)"
 
 func TestAPageHasABarForEachStep(t *testing.T) {
 	for _, c := range []*cases.Case{deploy(), many(2000)} {
-		page, err := Page(c)
+		page, err := trace.Page(c)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -93,9 +95,9 @@ func TestAPageHasABarForEachStep(t *testing.T) {
 
 func TestWhatToolsSayIsNoMarkup(t *testing.T) {
 	c := deploy()
-	c.Tool = hostile
-	c.Effects[0].Name, c.Effects[0].Kind = hostile, `"><i>`
-	page, err := Page(c)
+	c.Tool = traceHostile
+	c.Effects[0].Name, c.Effects[0].Kind = traceHostile, `"><i>`
+	page, err := trace.Page(c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,21 +113,41 @@ func TestWhatToolsSayIsNoMarkup(t *testing.T) {
 }
 
 func TestAttemptsAreStackedAndBranchesHaveLanes(t *testing.T) {
-	var have []string
-	for _, l := range lanesOf(deploy()) {
-		have = append(have, fmt.Sprintf("%s %d %v", l.label, l.depth, l.row))
+	page, err := trace.Page(deploy())
+	if err != nil {
+		t.Fatal(err)
 	}
-	want := `deploy 0 [0 0 0 0 0]
-branch 0 of 2 1 [0 0]
-branch 1 of 2 1 [0 0 1 1 2]
-announce 1 [0 0]`
-	if text := strings.Join(have, "\n"); text != want {
-		t.Errorf("lanes\n%s\nwant\n%s", text, want)
+	rows := map[string]string{} // by position
+	order := []int{}
+	for _, m := range bar.FindAllStringSubmatch(string(page), -1) {
+		y, _ := strconv.Atoi(m[2])
+		if rows[m[2]] == "" {
+			order = append(order, y)
+		}
+		rows[m[2]] += " " + m[4]
+	}
+	slices.Sort(order)
+	var have []string
+	for _, y := range order {
+		have = append(have, rows[strconv.Itoa(y)])
+	}
+	// 1 is a line of the log: a lower bar in the first lane.
+	want := []string{" 0 3 4 5", " 1", " 2.b0.0 2.b0.1", " 2.b1.0 2.b1.1", " 2.b1.2 2.b1.3", " 2.b1.4", " 4/0 4/1"}
+	if !slices.Equal(have, want) {
+		t.Errorf("rows\n%q\nwant\n%q", have, want)
+	}
+	rest := string(page)
+	for _, label := range []string{">deploy<", ">branch 0 of 2<", ">branch 1 of 2<", ">announce<"} {
+		_, after, ok := strings.Cut(rest, label)
+		if !ok {
+			t.Errorf("there is no lane %s behind those before", label)
+		}
+		rest = after
 	}
 }
 
 func TestChromesFormat(t *testing.T) {
-	data, err := Chrome(deploy())
+	data, err := trace.Chrome(deploy())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -160,7 +182,7 @@ func TestChromesFormat(t *testing.T) {
 
 func TestLinesAreATree(t *testing.T) {
 	c := deploy()
-	text := strings.Join(Lines(c), "\n")
+	text := strings.Join(trace.Lines(c), "\n")
 	for _, want := range []string{"deploy  4.39s", "├─ call ci_build  612.1ms", "branch 1", "failed: the release is locked"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is not in\n%s", want, text)

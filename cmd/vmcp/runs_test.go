@@ -1,4 +1,4 @@
-package runs_test
+package main_test
 
 import (
 	"bytes"
@@ -25,7 +25,7 @@ import (
 	"github.com/vmcp-dev/vmcp/script"
 )
 
-// shell runs vmcp runs over a configuration in a folder of its own.
+// shell runs vmcp runs with a configuration in its own folder.
 type shell struct {
 	*testing.T
 	file string
@@ -47,7 +47,7 @@ func (s *shell) run(args ...string) (string, error) {
 		JSON:   func(v any) error { return json.NewEncoder(&out).Encode(v) },
 		Output: func(c *cobra.Command) *string { return c.Flags().StringP("output", "o", "text", "") },
 	})
-	sub, _, _ := c.Find(args) // what is none fails below
+	sub, _, _ := c.Find(args) // an unknown command fails below
 	c.SetArgs(args)
 	c.SetOut(io.Discard)
 	c.SetErr(io.Discard)
@@ -68,7 +68,7 @@ func (s *shell) run(args ...string) (string, error) {
 	return out.String(), err
 }
 
-// json runs a command that prints JSON, and reads it.
+// json runs a command and decodes its JSON.
 func (s *shell) json(v any, args ...string) {
 	s.Helper()
 	out, err := s.run(append(args, "-o", "json")...)
@@ -88,7 +88,7 @@ func (s *shell) fails(want string, args ...string) {
 	}
 }
 
-// store opens the store as the process that serves it.
+// store opens the store as a server does.
 func (s *shell) store() runs.Store {
 	s.Helper()
 	store, err := sqlstore.OpenSQLite(s.Context(), sqlstore.SQLiteOptions{Path: filepath.Join(filepath.Dir(s.file), "runs.db"), Process: true})
@@ -99,7 +99,7 @@ func (s *shell) store() runs.Store {
 	return store
 }
 
-// begin leaves a run that has made a call, with an outcome.
+// begin stores a run with a call, and an outcome.
 func begin(s *shell, store runs.Store, o runs.Outcome, entries ...script.Entry) string {
 	s.Helper()
 	l, err := store.Create(s.Context(), runs.Run{
@@ -253,7 +253,7 @@ func TestResolveResumeCancel(t *testing.T) {
 	s.fails("none of the others", "resolve", id, "--done", "1", "--repeat")
 	s.fails("at least one", "resolve", id)
 	s.fails("--failed: want", "resolve", id, "--failed", " ")
-	s.fails("--repeat: is given or not", "resolve", id, "--repeat=false")
+	s.fails("--repeat: takes no value", "resolve", id, "--repeat=false")
 	s.fails("no such call in doubt", "resolve", id, "0", "--repeat")
 
 	paused := begin(s, store, runs.Outcome{State: runs.Paused}, done)
@@ -299,7 +299,7 @@ func TestPrune(t *testing.T) {
 	}
 }
 
-// The keys that something is sealed by are counted, those that are not configured any more last.
+// It counts what each key seals, and lists keys that are no longer configured last.
 func TestKeys(t *testing.T) {
 	s := newShell(t)
 	begin(s, s.store(), runs.Outcome{State: runs.Done})

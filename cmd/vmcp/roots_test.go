@@ -1,4 +1,4 @@
-package roots
+package main_test
 
 import (
 	"crypto/x509"
@@ -8,9 +8,11 @@ import (
 	"testing"
 
 	"golang.org/x/crypto/x509roots/fallback/bundle"
+
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/roots"
 )
 
-// TestPublicAuthoritiesAreTrusted where a system has none, and only there.
+// TestPublicAuthoritiesAreTrusted: if the system has none, and only then.
 func TestPublicAuthoritiesAreTrusted(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("other systems have their own")
@@ -29,7 +31,7 @@ func TestPublicAuthoritiesAreTrusted(t *testing.T) {
 		}
 		return
 	}
-	FallBack()
+	roots.FallBack()
 	for root := range bundle.Roots() {
 		c, err := x509.ParseCertificate(root.Certificate)
 		if err != nil {

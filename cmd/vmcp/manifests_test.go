@@ -1,4 +1,4 @@
-package manifests_test
+package main_test
 
 import (
 	"flag"
@@ -14,12 +14,10 @@ import (
 	"github.com/vmcp-dev/vmcp/config/kube/object"
 )
 
-var update = flag.Bool("update", false, "rewrite what is expected")
-
 // refused are specs that the API server refuses, by kind.
-const refused = "../../../../config/kube/crd/testdata/refused"
+const refused = "../../config/kube/testdata/refused"
 
-// TestWhatTheAPIServerRefuses: the same is said without a cluster, with the words that the API server says, too.
+// TestWhatTheAPIServerRefuses: they are also refused without a cluster, in the API server's words.
 func TestWhatTheAPIServerRefuses(t *testing.T) {
 	count := 0
 	for _, kind := range object.Kinds {
@@ -62,7 +60,7 @@ func TestWhatTheAPIServerRefuses(t *testing.T) {
 }
 
 func TestCheck(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.yaml")
+	files, err := filepath.Glob("testdata/manifests/*.yaml")
 	if err != nil || len(files) < 5 {
 		t.Fatalf("%d files, %v", len(files), err)
 	}
@@ -74,7 +72,7 @@ func TestCheck(t *testing.T) {
 			}
 			got := manifests.Check([]manifests.File{{Name: "m.yaml", Text: data}}).Error()
 			expected := strings.TrimSuffix(name, ".yaml") + ".want"
-			if *update {
+			if updating() {
 				if err := os.WriteFile(expected, []byte(got+"\n"), 0o644); err != nil {
 					t.Fatal(err)
 				}
@@ -90,7 +88,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// TestFilesReferToEachOther: what one file lacks another one has.
+// TestFilesReferToEachOther: an object may refer to one in another file.
 func TestFilesReferToEachOther(t *testing.T) {
 	server := manifests.File{Name: "server.yaml", Text: []byte("apiVersion: vmcp.dev/v1alpha1\nkind: VirtualMCPServer\nmetadata: {name: ops}\nspec:\n  groupRef: {name: g}\n  incomingAuth: {type: anonymous}\n  config:\n    scriptedToolRefs: [{name: triage}]\n    libraries: [{name: text.star, source: 'x = 1'}]\n")}
 	tool := manifests.File{Name: "tool.yaml", Text: []byte("apiVersion: vmcp.dev/v1alpha1\nkind: VirtualMCPScriptedToolDefinition\nmetadata: {name: triage}\nspec:\n  name: triage\n  description: d\n  script: |\n    load('text.star', 'x')\n    def run(p):\n        return x\n")}
@@ -106,9 +104,9 @@ func TestFilesReferToEachOther(t *testing.T) {
 	}
 }
 
-// TestExamples: the manifests of the examples, and those of the documentation, are good.
+// TestExamples: the manifests of the examples, and of the documentation, have no problems.
 func TestExamples(t *testing.T) {
-	files, err := filepath.Glob("../../../../examples/kubernetes/*.yaml")
+	files, err := filepath.Glob("../../examples/kubernetes/*.yaml")
 	if err != nil || len(files) < 3 {
 		t.Fatalf("%d examples, %v", len(files), err)
 	}
@@ -121,7 +119,7 @@ func TestExamples(t *testing.T) {
 			t.Error(found)
 		}
 	}
-	page, err := os.ReadFile("../../../../docs/kubernetes.md")
+	page, err := os.ReadFile("../../docs/kubernetes.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,7 +134,7 @@ func TestExamples(t *testing.T) {
 		if found := manifests.Check([]manifests.File{{Name: name, Text: []byte(text)}}); len(found) > 0 {
 			t.Errorf("docs/kubernetes.md: %v", found)
 		}
-		if name == "ops.yaml" { // the mistake that the page shows
+		if name == "ops.yaml" { // the mistake that the page explains
 			wrong := strings.Replace(text, "workload: github", "workload: githb", 1)
 			found := manifests.Check([]manifests.File{{Name: name, Text: []byte(wrong)}}).Error()
 			if !strings.Contains(string(page), "\n"+found+"\n") {
@@ -149,9 +147,9 @@ func TestExamples(t *testing.T) {
 	}
 }
 
-// TestThePageHasEveryReason: what a status can say is told in the documentation.
+// TestThePageHasEveryReason: the documentation has every reason of a status.
 func TestThePageHasEveryReason(t *testing.T) {
-	page, err := os.ReadFile("../../../../docs/kubernetes.md")
+	page, err := os.ReadFile("../../docs/kubernetes.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -165,3 +163,6 @@ func TestThePageHasEveryReason(t *testing.T) {
 		}
 	}
 }
+
+// updating reports whether the flag -update, of a package that this one imports, is set.
+func updating() bool { return flag.Lookup("update").Value.String() == "true" }

@@ -1,4 +1,4 @@
-package main
+package connect
 
 import (
 	"cmp"
@@ -11,29 +11,19 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
 
-	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/connect"
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/locate"
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/files"
 )
 
-// connect is the command that writes the endpoint into the configurations of clients.
-func (a *app) connect() *cobra.Command {
-	return connect.Command(connect.Env{
-		In: a.in, Out: a.out, Tell: a.say, JSON: a.printJSON, Output: outputFlag, Found: errReported,
-		Terminal: isTerminal(a.err) && isTerminal(a.in), DefaultFile: defaultFile, Program: thisProgram(), Endpoint: connectTo,
-	})
-}
-
-// connectTo is the endpoint of --url, else that of a configuration, else the one that client commands
+// Locate returns the endpoint of a URL, else that of a configuration file, else the one that client commands
 // find.
-func connectTo(address, file string) (connect.Endpoint, error) {
+func Locate(address, file, defaultFile string) (Endpoint, error) {
 	if file != "" {
 		if _, err := os.Stat(file); err != nil {
-			return connect.Endpoint{}, fmt.Errorf("--config: %w", err)
+			return Endpoint{}, fmt.Errorf("--config: %w", err)
 		}
 	}
 	file = cmp.Or(file, defaultFile)
@@ -41,15 +31,15 @@ func connectTo(address, file string) (connect.Endpoint, error) {
 	if address != "" {
 		at = locate.At(locate.Flags{URL: address})
 	}
-	u, err := endpointURL(at.URL)
+	u, err := locate.ParseURL(at.URL)
 	if err != nil {
-		return connect.Endpoint{}, err
+		return Endpoint{}, err
 	}
 	guarded := at.TokenFile() != "" || address == "" && asksCallers(file) || refuses(u)
-	return connect.Endpoint{URL: u.String(), TokenFile: at.TokenFile(), Guarded: guarded}, nil
+	return Endpoint{URL: u.String(), TokenFile: at.TokenFile(), Guarded: guarded}, nil
 }
 
-// asksCallers reports whether a configuration asks callers for a token.
+// asksCallers reports whether a configuration makes the endpoint ask callers for a token.
 func asksCallers(file string) bool {
 	var declared struct {
 		IncomingAuth struct {
@@ -63,7 +53,7 @@ func asksCallers(file string) bool {
 	return declared.IncomingAuth.Type == "tokens" || declared.IncomingAuth.Type == "oidc"
 }
 
-// refuses reports whether an endpoint that runs asks who has no token for one.
+// refuses reports whether a running endpoint answers a request without a token with 401.
 func refuses(u *url.URL) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
@@ -79,9 +69,9 @@ func refuses(u *url.URL) bool {
 	return resp.StatusCode == http.StatusUnauthorized
 }
 
-// thisProgram is where this program is. One that go run has built goes with it: then it is the one
-// that is installed.
-func thisProgram() string {
+// ThisProgram returns the path of this program. A binary in the temporary folder of go run is deleted when that ends:
+// then it is the path of the installed program.
+func ThisProgram() string {
 	path, err := os.Executable()
 	if err == nil && !strings.Contains(path, "go-build") {
 		return path

@@ -1,4 +1,4 @@
-package discovery_test
+package main_test
 
 import (
 	"log/slog"
@@ -11,8 +11,8 @@ import (
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/discovery"
 )
 
-// TestAnnounce: what a server writes is found while it runs and gone after its end; a file that
-// another server has written since stays, and one that is no discovery file is not overwritten.
+// TestAnnounce: a server's file is found while it runs and removed when it ends; a file that
+// another server has written since is kept, and one that is no discovery file is not overwritten.
 func TestAnnounce(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -50,8 +50,8 @@ func TestAnnounce(t *testing.T) {
 	}
 }
 
-// TestAnnounceToUser: the file that nobody asked for is of the server that had it first, while that runs, and never a
-// reason not to serve.
+// TestAnnounceToUser: the user's file belongs to the first server as long as that runs, and never prevents
+// another from serving.
 func TestAnnounceToUser(t *testing.T) {
 	home := t.TempDir()
 	t.Setenv("HOME", home)
@@ -81,7 +81,7 @@ func TestAnnounceToUser(t *testing.T) {
 		t.Errorf("after the end of the server the file says %s", have)
 	}
 	discovery.AnnounceToUser(first, log)
-	l.Close() // it was killed, and its number is another's
+	l.Close() // the process was killed, and another one has its id
 	forget := discovery.AnnounceToUser(other, log)
 	if have := found(); !strings.Contains(have, other.URL) {
 		t.Errorf("after the server that was killed the file says %s", have)
@@ -94,7 +94,7 @@ func TestAnnounceToUser(t *testing.T) {
 	if have := found(); have != "mine" {
 		t.Errorf("the user's own file says %s", have)
 	}
-	t.Setenv("HOME", discovery.UserFile()) // no folder
+	t.Setenv("HOME", discovery.UserFile()) // not a folder
 	t.Setenv("USERPROFILE", discovery.UserFile())
 	discovery.AnnounceToUser(first, log)()
 }

@@ -1,4 +1,4 @@
-package fake
+package main_test
 
 import (
 	"encoding/json"
@@ -9,6 +9,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/vmcp-dev/vmcp/cases"
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/fake"
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/lock"
 )
@@ -17,10 +18,10 @@ func effect(name, args, result string) cases.Effect {
 	return cases.Effect{Key: "0", Kind: "call", Name: name, Args: json.RawMessage(args), Result: json.RawMessage(result)}
 }
 
-// connect is a client of a server of cases.
-func connect(t *testing.T, all []*cases.Case, o Options) *mcp.ClientSession {
+// connect connects a client to a server of cases.
+func connect(t *testing.T, all []*cases.Case, o fake.Options) *mcp.ClientSession {
 	t.Helper()
-	s, err := New(all, o)
+	s, err := fake.New(all, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,7 +42,7 @@ func connect(t *testing.T, all []*cases.Case, o Options) *mcp.ClientSession {
 	return c
 }
 
-// ask is what a tool answers, on a line.
+// ask is the result of a call, on one line.
 func ask(t *testing.T, s *mcp.ClientSession, tool, args string) string {
 	t.Helper()
 	r, err := s.CallTool(t.Context(), &mcp.CallToolParams{Name: tool, Arguments: json.RawMessage(args)})
@@ -81,7 +82,7 @@ func TestWhatWasRecordedIsAnswered(t *testing.T) {
 			{Key: "4", Kind: "log", Name: "shop_get"},
 		},
 	}}
-	s := connect(t, all, Options{Lock: f})
+	s := connect(t, all, fake.Options{Lock: f})
 	for _, tt := range []struct{ tool, args, want string }{
 		{"shop_get", `{"id":"A1"}`, "first"},
 		{"shop_get", `{"id":"A1"}`, "second"},
@@ -119,17 +120,17 @@ func TestAServerStandsInForABackend(t *testing.T) {
 		Tools:                    []config.WorkloadTools{{Workload: "shop", Overrides: map[string]config.ToolOverride{"get": {Name: "fetch"}}}},
 	}}
 	all := []*cases.Case{{Tool: "refund", Effects: []cases.Effect{effect("shop-fetch", `{}`, `{"content":[{"type":"text","text":"got"}]}`), effect("other_get", `{}`, `{}`)}}}
-	s := connect(t, all, Options{Lock: f, Config: cfg, Backend: "shop"})
+	s := connect(t, all, fake.Options{Lock: f, Config: cfg, Backend: "shop"})
 	if have := ask(t, s, "get", `{}`); have != "got" {
 		t.Errorf("get: %s", have)
 	}
 	if have := ask(t, s, "unused", `{}`); have != "error: unused: no call was recorded" {
 		t.Errorf("unused: %s", have)
 	}
-	if err := CheckBackend(f, "shp"); err == nil || !strings.Contains(err.Error(), `no backend "shp"`) {
+	if err := fake.CheckBackend(f, "shp"); err == nil || !strings.Contains(err.Error(), `no backend "shp"`) {
 		t.Error(err)
 	}
-	if _, err := New([]*cases.Case{{Tool: "x"}}, Options{Backend: "shop"}); err == nil {
+	if _, err := fake.New([]*cases.Case{{Tool: "x"}}, fake.Options{Backend: "shop"}); err == nil {
 		t.Error("a server without tools")
 	}
 }

@@ -1,10 +1,12 @@
-package cursor
+package main_test
 
 import (
 	"fmt"
 	"math/rand/v2"
 	"strings"
 	"testing"
+
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/cursor"
 )
 
 func TestAt(t *testing.T) {
@@ -48,13 +50,13 @@ func TestAt(t *testing.T) {
 		{"if x in r:\n    y", "name y"},
 		{"a]b)c", "name c"},
 	} {
-		if got := describe(At(tt.src)); got != tt.want {
+		if got := describe(cursor.At(tt.src)); got != tt.want {
 			t.Errorf("At(%q) = %q, want %q", tt.src, got, tt.want)
 		}
 	}
 }
 
-func describe(c Context) string {
+func describe(c cursor.Context) string {
 	words := []string{[]string{"nothing", "name", "field", "text", "key", "index", "argument"}[c.Kind]}
 	if c.Word != "" {
 		words = append(words, c.Word)
@@ -84,7 +86,7 @@ func describe(c Context) string {
 	return strings.Join(words, " ")
 }
 
-// TestAnyText: whatever is written, there is an answer.
+// TestAnyText: every text has a context.
 func TestAnyText(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	pieces := []string{"a", ".", "(", ")", "[", "]", "{", "}", `"`, "'", `"""`, ",", ":", "=", "\n", " ", "#", "\\", "lambda", "1", "é", "\xff", "r", "b", "in"}
@@ -93,7 +95,7 @@ func TestAnyText(t *testing.T) {
 		for range r.IntN(30) {
 			b.WriteString(pieces[r.IntN(len(pieces))])
 		}
-		if c := At(b.String()); c.Kind < Nothing || c.Kind > Argument {
+		if c := cursor.At(b.String()); c.Kind < cursor.Nothing || c.Kind > cursor.Argument {
 			t.Fatalf("At(%q) = %v", b.String(), c)
 		}
 	}

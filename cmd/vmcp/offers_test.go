@@ -1,4 +1,4 @@
-package offers_test
+package main_test
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 	wiretest "github.com/vmcp-dev/vmcp/test/raw"
 )
 
-// offering is a backend with these answers, by method.
+// offering is a backend with these results, by method.
 func offering(t *testing.T, name string, answers map[string]string) config.Backend {
 	t.Helper()
 	s := &wiretest.Server{Capabilities: `{"tools":{},"prompts":{},"resources":{}}`, Handle: func(c *wiretest.Call) (string, error) {
@@ -41,8 +41,8 @@ func gather(t *testing.T, limit time.Duration, all ...config.Backend) (string, e
 	return string(text), err
 }
 
-// TestOrderDoesNotCount: neither that of the backends, nor that of their lists, nor the page that
-// something stands on.
+// TestOrderDoesNotCount: the order of backends, of their lists and of the pages of a list
+// does not change the lock.
 func TestOrderDoesNotCount(t *testing.T) {
 	one := offering(t, "one", map[string]string{"tools/list": `{"tools":[{"name":"a"},{"name":"b"}]}`, "prompts/list": `{"prompts":[{"name":"a"}]}`})
 	other := offering(t, "one", map[string]string{"tools/list": `{"tools":[{"name":"b"}, { "name" : "\u0061" }, {"name":"a"}]}`, "prompts/list": `{"prompts":[{"name":"a"}]}`})
@@ -62,7 +62,7 @@ func TestOrderDoesNotCount(t *testing.T) {
 	}
 }
 
-// TestWhatIsNotWhole: whoever does not answer, or not with all, is named, and so are the others.
+// TestWhatIsNotWhole: the error names each backend that does not answer or answers in part.
 func TestWhatIsNotWhole(t *testing.T) {
 	good := offering(t, "good", map[string]string{"tools/list": `{"tools":[{"name":"a"}]}`})
 	bad := []config.Backend{
@@ -89,7 +89,7 @@ func TestWhatIsNotWhole(t *testing.T) {
 	}
 }
 
-// TestWhoNeverAnswers has so much time, and no more.
+// TestWhoNeverAnswers: a backend that does not answer is waited for until the limit.
 func TestWhoNeverAnswers(t *testing.T) {
 	silent := &wiretest.Server{Handle: func(c *wiretest.Call) (string, error) { <-c.Done(); return "", context.Canceled }}
 	server := httptest.NewServer(silent)

@@ -1,4 +1,4 @@
-package locate
+package main_test
 
 import (
 	"fmt"
@@ -7,10 +7,13 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/locate"
 )
 
-// What a configuration says of where it is served.
+// The endpoint of a configuration.
 func TestFoundIn(t *testing.T) {
+	t.Setenv("VMCP_TOKEN", "")
 	dir := t.TempDir()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -23,38 +26,44 @@ func TestFoundIn(t *testing.T) {
 		"dead.json":  fmt.Sprintf(`{"url":%q,"pid":%d,"tokenFile":"t"}`, here, 1<<30),
 		"gone.json":  fmt.Sprintf(`{"url":"http://127.0.0.1:1/mcp","pid":%d,"tokenFile":"t"}`, os.Getpid()),
 		"other.json": `{"mine":true}`,
+		"a":          "of-operators\n",
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
+	t.Setenv("HERE", "fd00::1:2")
 	for _, tt := range []struct{ config, url, token string }{
-		{"", DefaultURL, ""},
+		{"", locate.DefaultURL, ""},
 		{"listen: 0.0.0.0:80", "http://127.0.0.1:80/mcp", ""},
 		{"listen: '[::]:80'\ntls: {cert: c.pem}", "https://127.0.0.1:80/mcp", ""},
 		{"tls: {cert: c.pem}", "https://127.0.0.1:4483/mcp", ""},
-		{"listen: 127.0.0.1:0", DefaultURL, ""},
-		{"listen: [", DefaultURL, ""},
+		{"listen: 127.0.0.1:0", locate.DefaultURL, ""},
+		{"listen: [", locate.DefaultURL, ""},
+		{"listen: '${HERE}:80'", "http://[fd00::1:2]:80/mcp", ""},
+		{"listen: '${ONLY_THE_SERVER_HAS_IT}:80'", "http://127.0.0.1:80/mcp", ""},
+		{"listen: '${HERE}'", locate.DefaultURL, ""},
 		{"discovery: {file: live.json}", here, "t"},
-		{"discovery: {file: dead.json}", DefaultURL, ""},
-		{"discovery: {file: gone.json}", DefaultURL, ""},
-		{"discovery: {file: other.json}", DefaultURL, ""},
+		{"discovery: {file: dead.json}", locate.DefaultURL, ""},
+		{"discovery: {file: gone.json}", locate.DefaultURL, ""},
+		{"discovery: {file: other.json}", locate.DefaultURL, ""},
 		{"listen: 127.0.0.1:80\nadmin: {listen: '127.0.0.1:81', tokenFile: a}\ndiscovery: {file: none.json}", "http://127.0.0.1:80/mcp", ""},
 	} {
 		file := filepath.Join(dir, "vmcp.yaml")
 		if err := os.WriteFile(file, []byte(tt.config), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if f := foundIn(file); f.URL != tt.url || f.tokenFile != tt.token {
-			t.Errorf("%q: %s with token file %q, want %s with %q", tt.config, f.URL, f.tokenFile, tt.url, tt.token)
+		f := locate.Find(locate.Flags{Config: file})
+		if f.URL != tt.url || f.TokenFile() != tt.token {
+			t.Errorf("%q: %s with token file %q, want %s with %q", tt.config, f.URL, f.TokenFile(), tt.url, tt.token)
 		}
-		if f := foundIn(file); strings.Contains(tt.config, "admin") && (f.AdminURL != "http://127.0.0.1:81" || f.adminToken != filepath.Join(dir, "a")) {
-			t.Errorf("%q: operators are at %q with %s", tt.config, f.AdminURL, f.adminToken)
+		if token, err := f.AdminToken(); strings.Contains(tt.config, "admin") && (f.AdminURL != "http://127.0.0.1:81" || token != "of-operators") {
+			t.Errorf("%q: operators are at %q with %q, %v", tt.config, f.AdminURL, token, err)
 		}
 	}
 }
 
-// A configuration that is served elsewhere than it says is found by the user's discovery file, and no other one is.
+// The user's discovery file gives the address of a configuration that is served elsewhere than it says, and of no other.
 func TestServedElsewhere(t *testing.T) {
 	home, dir := t.TempDir(), t.TempDir()
 	t.Setenv("HOME", home)
@@ -82,8 +91,18 @@ func TestServedElsewhere(t *testing.T) {
 		if err := os.WriteFile(tt.file, []byte(tt.text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if f := Find(Flags{Config: tt.file}); f.URL != tt.want {
+		if f := locate.Find(locate.Flags{Config: tt.file}); f.URL != tt.want {
 			t.Errorf("%s, %q: %s, want %s", filepath.Base(tt.file), tt.text, f.URL, tt.want)
 		}
+	}
+	other := filepath.Join(dir, "other.yaml")
+	if f := locate.Find(locate.Flags{Config: other, Running: true}); f.URL != here || f.Instead != "http://127.0.0.1:80/mcp" {
+		t.Errorf("for who only looks: %+v, want %s", f, here)
+	}
+	if err := os.WriteFile(other, []byte("listen: "+l.Addr().String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if f := locate.Find(locate.Flags{Config: other, Running: true}); f.URL != here || f.Instead != "" {
+		t.Errorf("where the configuration answers: %+v", f)
 	}
 }

@@ -1,4 +1,4 @@
-package browser_test
+package main_test
 
 import (
 	"context"
@@ -11,8 +11,8 @@ import (
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/browser"
 )
 
-// TestCallback: the first answer of a browser counts, its page says that all is done, and who does
-// not come back is waited for no longer than the context says.
+// TestCallback: the first redirect counts, its page says that the login is done, and Wait ends with its
+// context.
 func TestCallback(t *testing.T) {
 	c, err := browser.Listen(0)
 	if err != nil {

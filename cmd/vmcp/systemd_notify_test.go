@@ -1,4 +1,4 @@
-package systemd
+package main_test
 
 import (
 	"context"
@@ -10,9 +10,11 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/systemd"
 )
 
-// socket is a manager's socket; it returns what comes next.
+// socket is a service manager's socket; next returns the next notification.
 func socket(t *testing.T) (next func() string) {
 	t.Helper()
 	addr := &net.UnixAddr{Name: filepath.Join(t.TempDir(), "notify"), Net: "unixgram"}
@@ -25,7 +27,7 @@ func socket(t *testing.T) (next func() string) {
 	return func() string {
 		t.Helper()
 		buf := make([]byte, 4096)
-		if err := c.SetReadDeadline(time.Now().Add(30 * time.Second)); err != nil {
+		if err := c.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
 			t.Fatal(err)
 		}
 		n, err := c.Read(buf)
@@ -46,15 +48,15 @@ func port(t *testing.T) net.Listener {
 	return l
 }
 
-func still() Options {
+func still() systemd.Options {
 	never := make(chan struct{})
-	return Options{Status: func() string { return "fine" }, Changed: func() <-chan struct{} { return never }, Look: func() {}, Log: slog.New(slog.DiscardHandler)}
+	return systemd.Options{Status: func() string { return "fine" }, Changed: func() <-chan struct{} { return never }, Look: func() {}, Log: slog.New(slog.DiscardHandler)}
 }
 
-// TestSequence: ready once, reloading with the time of the manager's clock, ready again, stopping, and nothing behind it.
+// TestSequence: ready once, reloading with the monotonic time, ready again, stopping, and nothing after it.
 func TestSequence(t *testing.T) {
 	next := socket(t)
-	m := New(still())
+	m := systemd.New(still())
 	m.Reloading() // the first configuration is no reload
 	m.Reloaded()
 	l := m.Listener(port(t))
@@ -72,7 +74,7 @@ func TestSequence(t *testing.T) {
 	}
 }
 
-// TestStatusFollows: what changes is told, and what does not is not.
+// TestStatusFollows: a status is sent when it has changed, and only then.
 func TestStatusFollows(t *testing.T) {
 	next := socket(t)
 	o := still()
@@ -86,7 +88,7 @@ func TestStatusFollows(t *testing.T) {
 		return text
 	}
 	o.Changed = func() <-chan struct{} { return <-changes }
-	m := New(o)
+	m := systemd.New(o)
 	m.Started(port(t))
 	defer m.Close()
 	change := func() {
@@ -106,7 +108,7 @@ func TestStatusFollows(t *testing.T) {
 	}
 }
 
-// told is a handler of a log that passes messages on.
+// told is a log handler that sends its messages to a channel.
 type told struct {
 	slog.Handler
 	to chan string
@@ -122,15 +124,15 @@ func (h told) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// TestStuckAcceptLoop: while nobody accepts, though the kernel takes connections, the watchdog is not told; once somebody
-// does, it is.
+// TestStuckAcceptLoop: while connections are not accepted, though the kernel completes them, the watchdog is not notified; when
+// they are accepted again, it is.
 func TestStuckAcceptLoop(t *testing.T) {
 	next := socket(t)
 	t.Setenv("WATCHDOG_USEC", "40000")
 	o := still()
 	said := make(chan string, 3)
 	o.Log = slog.New(told{slog.DiscardHandler, said})
-	m := New(o)
+	m := systemd.New(o)
 	l := m.Listener(port(t))
 	m.Started(l)
 	defer m.Close()
@@ -138,7 +140,7 @@ func TestStuckAcceptLoop(t *testing.T) {
 		t.Fatalf("got %q", got)
 	}
 	for range 3 {
-		if got := <-said; !strings.Contains(got, "does not look alive") {
+		if got := <-said; !strings.Contains(got, "the service does not respond") {
 			t.Errorf("the log says %q", got)
 		}
 	}
@@ -151,7 +153,7 @@ func TestStuckAcceptLoop(t *testing.T) {
 	}
 }
 
-// TestStuckCatalog: while a look does not return, the watchdog is not told. At the end it is, without the port.
+// TestStuckCatalog: while Look does not return, the watchdog is not notified. At the end it is, without a probe of the port.
 func TestStuckCatalog(t *testing.T) {
 	next := socket(t)
 	t.Setenv("WATCHDOG_USEC", "40000")
@@ -164,7 +166,7 @@ func TestStuckCatalog(t *testing.T) {
 		}
 		<-goOn
 	}
-	m := New(o)
+	m := systemd.New(o)
 	p := port(t)
 	m.Started(m.Listener(p))
 	if got := next(); !strings.HasPrefix(got, "READY=1") {
@@ -183,10 +185,10 @@ func TestStuckCatalog(t *testing.T) {
 	m.Close()
 }
 
-// TestNobodyAsks: without NOTIFY_SOCKET nothing is done.
+// TestNobodyAsks: without NOTIFY_SOCKET nothing is sent.
 func TestNobodyAsks(t *testing.T) {
 	t.Setenv("NOTIFY_SOCKET", "")
-	m := New(still())
+	m := systemd.New(still())
 	l := port(t)
 	if m != nil || m.Listener(l) != l {
 		t.Error("a manager without a socket")

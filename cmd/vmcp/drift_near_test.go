@@ -1,4 +1,4 @@
-package drift
+package main_test
 
 import (
 	"encoding/json"
@@ -7,9 +7,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/drift"
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/lock"
-	"github.com/vmcp-dev/vmcp/proxy/catalog"
+	"github.com/vmcp-dev/vmcp/proxy/catalog/scripted"
 	"github.com/vmcp-dev/vmcp/proxy/validation"
 )
 
@@ -24,14 +25,14 @@ const (
 	hidesTool = "  tools:\n    - {workload: shop, filter: [other]}\n"
 )
 
-// near looks like the mistake of a code, and is none. What the backends offer now is as the lock has it where live is nil.
+// near is a configuration that resembles the mistake of a code and is correct. If live is nil, the backends offer what the lock has.
 type near struct {
 	code, config string
 	files        map[string]string
 	locked, live map[string]string // definitions by backend.tool
 }
 
-// nearMisses are those of the codes that need a configuration.
+// nearMisses are the cases for codes whose checks need a configuration.
 var nearMisses = []near{
 	{"tool-duplicate", oneShop, map[string]string{"tools/paid.star": paid, "tools/other.star": other}, map[string]string{"shop.get_order": getOrder}, nil},
 	{"tool-duplicate", oneShop, map[string]string{"tools/get_order.star": strings.ReplaceAll(paid, `"paid", d`, `"get_order", d`)}, map[string]string{"shop.get_order": getOrder}, nil},
@@ -76,9 +77,9 @@ func TestNearMissesAreSilent(t *testing.T) {
 			t.Fatal(err)
 		}
 		locked := lockOf(t, n.locked)
-		_, problems := validation.CheckWith(cfg, catalog.Known{Lock: locked})
+		_, problems := validation.CheckWith(cfg, scripted.Known{Lock: locked})
 		if n.live != nil {
-			problems = append(problems, Problems(cfg, locked, lockOf(t, n.live))...)
+			problems = append(problems, drift.Problems(cfg, locked, lockOf(t, n.live))...)
 		}
 		for _, p := range problems {
 			t.Errorf("near %s: %s", n.code, p.Error())

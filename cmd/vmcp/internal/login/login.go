@@ -1,8 +1,10 @@
-package main
+// Package login has the commands vmcp login and vmcp logout: they get, by OAuth in a browser, and delete the proxy's tokens for a backend.
+package login
 
 import (
 	"context"
 	"fmt"
+	"io"
 	"net/url"
 	"slices"
 	"strings"
@@ -19,37 +21,50 @@ import (
 	"github.com/vmcp-dev/vmcp/runs/settings"
 )
 
-// loginTime is how long a login waits for the person who logs in.
+// Env is what the commands need of the program that they are part of.
+type Env struct {
+	Out         io.Writer
+	DefaultFile string
+	// Load reads a configuration; Hide hides secrets in all output from then on; Say writes a message for a person.
+	Load func(file string) (*config.Config, error)
+	Hide func(secrets []string)
+	Say  func(format string, args ...any)
+}
+
+// Commands returns vmcp login and vmcp logout.
+func Commands(e Env) []*cobra.Command { return []*cobra.Command{e.login(), e.logout()} }
+
+// loginTime bounds how long a login waits for the redirect.
 const loginTime = 10 * time.Minute
 
-func (a *app) login() *cobra.Command {
+func (e Env) login() *cobra.Command {
 	var noBrowser bool
 	var scopes []string
 	var port uint16
 	c := &cobra.Command{
 		Use:   "login NAME",
 		Short: "log in at a backend for this proxy",
-		Long: `Login gets the tokens for a backend of type oauth in outgoingAuth. It opens the page of the
-backend's authorization server in a browser, takes the answer at a port of this machine, and keeps
-the tokens in tokenStore. A running server uses them within seconds, and renews them.
+		Long: `Login gets the tokens for a backend of type oauth in outgoingAuth. It opens the login page of the
+backend's authorization server in a browser, receives the redirect at a port of this machine, and stores
+the tokens in tokenStore. A running server uses them within seconds, and refreshes them.
 
-Where a call needs more scopes than the login has, its error says with which --scope to log in
-again; what was granted before is asked for, too.`,
+If a call needs more scopes than the login has, its error has the --scope to log in with again;
+scopes that were granted before are requested, too.`,
 		Example: "  vmcp login linear\n  vmcp login linear --no-browser\n  vmcp login linear --scope \"issues:write\"",
 		Args:    cobra.ExactArgs(1),
 	}
-	file := c.Flags().String("config", defaultFile, "the configuration file")
+	file := c.Flags().String("config", e.DefaultFile, "the configuration file")
 	_ = c.MarkFlagFilename("config", "yaml", "yml") // the flag exists
-	c.Flags().BoolVar(&noBrowser, "no-browser", false, "print the URL of the page, and open nothing")
-	c.Flags().StringArrayVar(&scopes, "scope", nil, "ask for these scopes, too; several with spaces between them, or the flag again")
-	c.Flags().Uint16Var(&port, "port", 0, "take the answer at this port of 127.0.0.1, where the authorization server knows only one; any free one by default")
+	c.Flags().BoolVar(&noBrowser, "no-browser", false, "print the URL of the login page instead of opening a browser")
+	c.Flags().StringArrayVar(&scopes, "scope", nil, "additional scopes, separated by spaces; repeatable")
+	c.Flags().Uint16Var(&port, "port", 0, "receive the redirect at this port of 127.0.0.1, if the authorization server accepts only one (default any free port)")
 	c.RunE = func(c *cobra.Command, args []string) error {
-		b, store, done, err := a.loginAt(c.Context(), *file, args[0])
+		b, store, done, err := e.backend(c.Context(), *file, args[0])
 		if err != nil {
 			return err
 		}
 		defer done()
-		ctx, cancel := context.WithTimeoutCause(c.Context(), loginTime, fmt.Errorf("nobody came back within %s", loginTime))
+		ctx, cancel := context.WithTimeoutCause(c.Context(), loginTime, fmt.Errorf("the browser did not return within %s", loginTime))
 		defer cancel()
 		more, err := wantedScopes(c.Context(), store, b.Name, scopes)
 		if err != nil {
@@ -61,9 +76,9 @@ again; what was granted before is asked for, too.`,
 		}
 		defer back.Close()
 		grant, err := credentials.LogIn(ctx, credentials.Consent{Backend: b, Redirect: back.URL, Scopes: more, Ask: func(ctx context.Context, page string) (url.Values, error) {
-			fmt.Fprintln(a.out, page)
+			fmt.Fprintln(e.Out, page)
 			if noBrowser || !browser.Open(page) {
-				a.say("open the page above in a browser on this machine")
+				e.Say("open the page above in a browser on this machine")
 			}
 			return back.Wait(ctx)
 		}})
@@ -73,13 +88,13 @@ again; what was granted before is asked for, too.`,
 		if err := store.Put(c.Context(), b.Name, "", grant); err != nil {
 			return err
 		}
-		a.say("logged in at %s", b.Name)
+		e.Say("logged in at %s", b.Name)
 		return nil
 	}
 	return c
 }
 
-// wantedScopes are the scopes of flags, and with them those that the login before was given.
+// wantedScopes returns the scopes of the flags and those granted by the last login, or nil without flags.
 func wantedScopes(ctx context.Context, store credentials.Keeper, backend string, flags []string) ([]string, error) {
 	more := strings.Fields(strings.Join(flags, " "))
 	if len(more) == 0 {
@@ -95,20 +110,20 @@ func wantedScopes(ctx context.Context, store credentials.Keeper, backend string,
 	return more, nil
 }
 
-func (a *app) logout() *cobra.Command {
+func (e Env) logout() *cobra.Command {
 	var everybody bool
 	c := &cobra.Command{
 		Use:     "logout NAME",
-		Short:   "forget the tokens of a login at a backend",
-		Long:    "Logout takes the tokens of vmcp login out of tokenStore. They stay good with the backend until they end.",
+		Short:   "delete the tokens of a login at a backend",
+		Long:    "Logout deletes the tokens of vmcp login from tokenStore. They are not revoked: the backend accepts them until they expire.",
 		Example: "  vmcp logout linear",
 		Args:    cobra.ExactArgs(1),
 	}
-	file := c.Flags().String("config", defaultFile, "the configuration file")
+	file := c.Flags().String("config", e.DefaultFile, "the configuration file")
 	_ = c.MarkFlagFilename("config", "yaml", "yml") // the flag exists
-	c.Flags().BoolVar(&everybody, "all", false, "those of all principals, too")
+	c.Flags().BoolVar(&everybody, "all", false, "also delete the tokens of all principals")
 	c.RunE = func(c *cobra.Command, args []string) error {
-		b, store, done, err := a.loginAt(c.Context(), *file, args[0])
+		b, store, done, err := e.backend(c.Context(), *file, args[0])
 		if err != nil {
 			return err
 		}
@@ -120,29 +135,29 @@ func (a *app) logout() *cobra.Command {
 			n, err = store.Remove(c.Context(), b.Name, "")
 		}
 		if err == nil && n == 0 {
-			err = fmt.Errorf("%s: nobody is logged in", b.Name)
+			err = fmt.Errorf("%s: there is no login", b.Name)
 		}
 		if err == nil {
-			a.say("logged out of %s", b.Name)
+			e.Say("logged out of %s", b.Name)
 		}
 		return err
 	}
 	return c
 }
 
-// loginAt finds a backend with a login, and what keeps it: the database of replicas, or a file. done closes it.
-func (a *app) loginAt(ctx context.Context, file, name string) (b config.Backend, store credentials.Keeper, done func(), err error) {
-	cfg, err := a.load(file)
+// backend finds a backend with a login, and the store of its tokens: the database of the replicas, or a file. done closes it.
+func (e Env) backend(ctx context.Context, file, name string) (b config.Backend, store credentials.Keeper, done func(), err error) {
+	cfg, err := e.Load(file)
 	if err != nil {
 		return b, nil, nil, err
 	}
-	a.secrets.Use(cfg.Secrets())
+	e.Hide(cfg.Secrets())
 	i := slices.IndexFunc(cfg.Backends, func(b config.Backend) bool { return b.Name == name })
 	switch {
 	case i < 0:
 		return b, nil, nil, fmt.Errorf("%s: no backend is named %q", file, name)
 	case cfg.Backends[i].Outgoing == nil || cfg.Backends[i].Outgoing.Type != config.Login:
-		return b, nil, nil, usage.WithHint(fmt.Errorf("backend %s has no login", name), "outgoingAuth.backends."+name+": {type: oauth, oauth: {}} gives it one")
+		return b, nil, nil, usage.WithHint(fmt.Errorf("backend %s has no login", name), "outgoingAuth.backends."+name+": {type: oauth, oauth: {}} configures one")
 	}
 	if cfg.Cluster.On() {
 		ring, err := seal.New(settings.Keys(cfg))
