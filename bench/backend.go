@@ -16,20 +16,20 @@ const (
 	modern = "2026-07-28"
 )
 
-// waitTime is how long the tool wait takes.
+// waitTime is the duration of a call of the tool wait.
 const waitTime = 10 * time.Millisecond
 
-// manyTools is how many tools the backend many has.
+// manyTools is the number of tools of the backend many.
 const manyTools = 1000
 
-// backend is a raw MCP server. The first part of a request's path says which revision it
-// speaks, the second which tools it lists; answers are prepared bytes.
+// backend is an MCP server with prepared responses. The first part of a request's path is the
+// revision of MCP, the second the list of tools.
 type backend struct {
 	results map[string]answer // by tool
 	lists   map[string]answer // by the second part of the path
 }
 
-// answer is one result as either era has it.
+// answer is one result in the form of each era.
 type answer struct{ legacy, modern string }
 
 func complete(result string) answer {
@@ -64,7 +64,7 @@ func newBackend() *backend {
 	return b
 }
 
-// answerTool is the tool that answers with about size bytes.
+// answerTool is the name of the tool with a result of about size bytes.
 func answerTool(form string, size int) string { return form + "_" + strconv.Itoa(size) }
 
 func toolDef(name string, description int) string {
@@ -72,7 +72,7 @@ func toolDef(name string, description int) string {
 		name, strings.Repeat("word ", description/5))
 }
 
-// textResult is a tool result of size bytes, of text as tools send it.
+// textResult is a tool result of size bytes with text content.
 func textResult(size int) string {
 	const head, tail, line = `{"content":[{"type":"text","text":"`, `"}],"isError":false}`, `a line with \"quotes\"\n`
 	n := max(size-len(head)-len(tail), 0)
@@ -94,7 +94,7 @@ func rowsResult(size int) string {
 	return b.String()
 }
 
-// frame is a request as far as the backend reads it.
+// frame has the fields of a request that the backend reads.
 type frame struct {
 	ID     json.RawMessage `json:"id"`
 	Method string          `json:"method"`
@@ -103,7 +103,7 @@ type frame struct {
 	} `json:"params"`
 }
 
-// ServeHTTP is Streamable HTTP without a stream of its own.
+// ServeHTTP implements Streamable HTTP without the GET stream.
 func (b *backend) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	revision, list, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
 	list, _, _ = strings.Cut(list, "/")

@@ -18,19 +18,19 @@ func newBench(o options, log io.Writer) *bench {
 	return &bench{options: o, log: log, report: newReport()}
 }
 
-// say reports how far the run is.
+// say prints the progress of the run.
 func (b *bench) say(format string, args ...any) { fmt.Fprintf(b.log, "bench: "+format+"\n", args...) }
 
 func (b *bench) figure(part, name string, value float64, unit string, target float64) {
 	b.report.Figures = append(b.report.Figures, figure{Part: part, Name: name, Value: value, Unit: unit, Target: target})
 }
 
-// limited is a figure that may be most at most, on any machine.
+// limited adds a figure with a limit that is the same on every machine.
 func (b *bench) limited(part, name string, value, most float64) {
 	b.report.Figures = append(b.report.Figures, figure{Part: part, Name: name, Value: value, Limit: most})
 }
 
-// run measures all parts, or the one asked for.
+// run measures all parts, or the one of the flag -only.
 func (b *bench) run(ctx context.Context) (_ *report, err error) {
 	if b.site, err = openSite(ctx, b.options); err != nil {
 		return nil, err

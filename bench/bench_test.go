@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// The load client and the backend understand each other in both eras and forms, and
-// answers have the size that they are called by.
+// The load client works with the backend in both eras and forms, and
+// results have the size in the name of their tool.
 func TestClientAndBackend(t *testing.T) {
 	s := httptest.NewServer(newBackend())
 	defer s.Close()
@@ -47,7 +47,7 @@ func TestPreparedAnswersAreJSON(t *testing.T) {
 	}
 }
 
-// A proxy that gives the wrong answer must not look fast.
+// A wrong response is an error, and not a fast call.
 func TestClientRefusesWrongAnswers(t *testing.T) {
 	for _, tt := range []struct{ name, body, want string }{
 		{"another id", `{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"a"}]}}`, "not the result"},
@@ -80,7 +80,7 @@ func TestVolley(t *testing.T) {
 	}
 }
 
-// Ratios are taken within a round: noise that comes and goes hits both sides of one.
+// Ratios are computed within a round: temporary noise affects both sides.
 func TestCompareWithinRounds(t *testing.T) {
 	base := []leg{{P50: 10, FrontCPU: 10, PerSecond: 100}, {P50: 100, FrontCPU: 50, PerSecond: 10}, {P50: 20, FrontCPU: 10, PerSecond: 50}}
 	ours := []leg{{P50: 12, FrontCPU: 20, PerSecond: 80}, {P50: 120, FrontCPU: 100, PerSecond: 8}, {P50: 60, FrontCPU: 20, PerSecond: 10}}

@@ -12,8 +12,8 @@ import (
 	"strings"
 )
 
-// client is one connection of the load client. It speaks just enough HTTP/1.1 for
-// requests that are prepared bytes, so that it takes little of the machine from what is
+// client is one connection of the load client. It implements only the part of HTTP/1.1 that prepared
+// requests need, so that it uses little CPU time beside the processes that are
 // measured.
 type client struct {
 	conn    net.Conn
@@ -22,20 +22,20 @@ type client struct {
 	session string
 	id      int64
 	out     []byte
-	body    []byte // of the last answer
+	body    []byte // of the last response
 }
 
-// target is one endpoint and how to speak to it.
+// target is one endpoint with the revision of MCP to use there.
 type target struct {
 	url      string
 	revision string
 	prefix   string // of tool names
 }
 
-// firstID makes all ids equally long, so that a prepared request has one length.
+// firstID has as many digits as all later ids, so that a prepared request has a constant length.
 const firstID = 100_000_000
 
-// dial connects, and on a revision with sessions begins one.
+// dial connects, and begins a session on a revision that has sessions.
 func dial(t target) (*client, error) {
 	u, err := url.Parse(t.url)
 	if err != nil {
@@ -58,7 +58,7 @@ func dial(t target) (*client, error) {
 
 func (c *client) close() { c.conn.Close() }
 
-// begin begins a session on this connection; one it had before is left alone.
+// begin begins a session on this connection; an earlier one is not ended.
 func (c *client) begin() error {
 	c.session = ""
 	params := `{"protocolVersion":"` + legacy + `","capabilities":{},"clientInfo":{"name":"bench","version":"1"}}`
@@ -75,8 +75,8 @@ func (c *client) begin() error {
 type request struct {
 	head string // of HTTP and of the frame
 	tail string
-	note bool // a notification, which has no id and no answer
-	min  int  // an answer is at least this long
+	note bool // a notification, which has no id and no response
+	min  int  // bytes of a response, at least
 }
 
 const frameHead = `{"jsonrpc":"2.0",`
@@ -93,7 +93,7 @@ func (c *client) prepare(method, params string) request {
 	return request{head: c.head(method, name, length), tail: tail, min: 40}
 }
 
-// call prepares a call of a tool whose answer has at least size bytes.
+// call prepares a call of a tool whose response has at least size bytes.
 func (c *client) call(tool string, arguments string, size int) request {
 	r := c.prepare("tools/call", `{"name":"`+c.target.prefix+tool+`","arguments":`+arguments+`}`)
 	r.min = size
@@ -123,8 +123,8 @@ func (c *client) head(method, name string, length int) string {
 	return h + "Content-Length: " + strconv.Itoa(length) + "\r\n\r\n" + frameHead
 }
 
-// do sends a request and reads its answer into c.body. An answer that is not this
-// request's result is an error.
+// do sends a request and reads the response into c.body. A response other than the result of this
+// request is an error.
 func (c *client) do(r request) error {
 	c.id++
 	c.out = append(c.out[:0], r.head...)
@@ -138,7 +138,7 @@ func (c *client) do(r request) error {
 	status, err := c.read()
 	switch {
 	case err != nil:
-		return fmt.Errorf("read answer: %w", err)
+		return fmt.Errorf("read the response: %w", err)
 	case r.note && status == 202:
 		return nil
 	case status != 200:
@@ -154,7 +154,7 @@ func (c *client) verify(r request) error {
 	case !bytes.Contains(start, strconv.AppendInt(append(id[:0], `"id":`...), c.id, 10)) || !bytes.Contains(start, []byte(`"result":`)):
 		return fmt.Errorf("not the result of %d: %.200s", c.id, c.body)
 	case len(c.body) < r.min:
-		return fmt.Errorf("answer has %d bytes, want %d: %.200s", len(c.body), r.min, c.body)
+		return fmt.Errorf("the response has %d bytes, want %d: %.200s", len(c.body), r.min, c.body)
 	case bytes.Contains(c.body[max(0, len(c.body)-20):], []byte(`"isError":true`)):
 		return fmt.Errorf("the tool failed: %.300s", c.body)
 	}

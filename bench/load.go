@@ -10,14 +10,14 @@ import (
 // maxCalls bounds the calls of one connection in one round.
 const maxCalls = 20_000
 
-// crowd is a number of connections that call side by side, each as soon as its last call
+// crowd is a number of concurrent connections, each of which makes the next call as soon as the last one
 // is answered.
 type crowd struct {
 	clients  []*client
 	requests []request
 }
 
-// gather opens n connections to t, each with the request that prepare makes for it.
+// gather opens n connections to t, each with the request that prepare returns for it.
 func gather(t target, n int, prepare func(*client) request) (*crowd, error) {
 	g := new(crowd)
 	for range n {
@@ -38,13 +38,13 @@ func (g *crowd) close() {
 	}
 }
 
-// volley is what a crowd measured.
+// volley has the measurements of a crowd.
 type volley struct {
 	times   []time.Duration // one per call, sorted
 	elapsed time.Duration
 }
 
-// run calls for d, or atLeast calls of each connection if those take longer.
+// run makes calls for the duration d, but at least atLeast on each connection.
 func (g *crowd) run(d time.Duration, atLeast int) (volley, error) {
 	each := make([][]time.Duration, len(g.clients))
 	errs := make([]error, len(g.clients))
@@ -75,7 +75,7 @@ func (g *crowd) one(i int, until time.Time, atLeast int) (times []time.Duration,
 	return times, nil
 }
 
-// quantile is the time that the part q of the calls stayed below, in microseconds.
+// quantile is the q-quantile of the times, in microseconds.
 func (v volley) quantile(q float64) float64 {
 	if len(v.times) == 0 {
 		return 0

@@ -1,16 +1,16 @@
-// Bench measures what the proxy costs, against the same bytes sent directly and through
+// Bench measures the cost of the proxy, against the same bytes sent directly and through
 // httputil.ReverseProxy.
 //
 //	go run ./bench          # everything, a few minutes, as tables
-//	go run ./bench -quick   # the same in less time, and less exactly
+//	go run ./bench -quick   # the same in less time, less exact
 //	go run ./bench -check   # exit 1 when a figure is over its limit, or twice its target or more
 //	go run ./bench -json    # for machines
 //	go run ./bench -tables first.json second.json   # two such runs as tables
 //
-// Backend, reverse proxy and vmcp are processes of their own, and so is the load client,
-// which is this one. Where nginx is installed, calls through it are measured as well: what a
-// proxy may cost that is not written in Go. All speak over the loopback interface. What is compared takes turns,
-// round by round, so that noise of the machine hits all alike; every figure is the median
+// Backend, reverse proxy and vmcp run in separate processes; this process is the load client.
+// Where nginx is installed, calls through it are measured as well, as an example of a
+// proxy that is not written in Go. All connections use the loopback interface. Variants that are compared alternate,
+// round by round, so that noise of the machine affects all of them; every figure is the median
 // of its rounds.
 package main
 
@@ -51,17 +51,17 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	f.SetOutput(stderr)
 	f.StringVar(&o.vmcp, "vmcp", "", "the vmcp `binary` to measure; built from this module without it")
 	f.BoolVar(&o.quick, "quick", false, "fewer rounds and sizes")
-	f.BoolVar(&o.check, "check", false, "measure what has a target or a limit, and fail when a figure is over its limit, or twice its target or more")
+	f.BoolVar(&o.check, "check", false, "measure the figures with a target or a limit, and fail when a figure is over its limit, or twice its target or more")
 	f.BoolVar(&o.json, "json", false, "print JSON")
 	f.StringVar(&o.only, "only", "", "run one `part`: relay, lists, scripts, start, sessions or soak")
 	f.StringVar(&o.match, "match", "", "run only the cells of the relay table whose name contains `text`, such as \"sse 100 kB\"")
-	f.DurationVar(&o.length, "length", 0, "how long each round of a cell takes on each way, for profiles")
-	f.DurationVar(&o.soak, "soak", 5*time.Second, "how long the soak takes")
-	f.BoolVar(&o.bufferPool, "buffer-pool", false, "give the reverse proxy a pool of copy buffers, which it does not have by default")
-	f.StringVar(&o.against, "against", "", "another vmcp `binary` that takes turns with the one to measure, such as one from before a change")
-	f.BoolVar(&o.tables, "tables", false, "print two reports that -json wrote, whose files follow, as the tables of docs/performance.md")
-	f.BoolVar(&o.backend, "serve-backend", false, "be the backend; for the bench itself")
-	f.StringVar(&o.reverse, "serve-reverse", "", "be a reverse proxy in front of a `URL`; for the bench itself")
+	f.DurationVar(&o.length, "length", 0, "`duration` of each round of a cell on each way, for profiles")
+	f.DurationVar(&o.soak, "soak", 5*time.Second, "`duration` of the soak")
+	f.BoolVar(&o.bufferPool, "buffer-pool", false, "use a pool of copy buffers in the reverse proxy, which has none by default")
+	f.StringVar(&o.against, "against", "", "another vmcp `binary` to compare with, such as one from before a change")
+	f.BoolVar(&o.tables, "tables", false, "print the tables of docs/performance.md from two files that -json wrote, given as arguments")
+	f.BoolVar(&o.backend, "serve-backend", false, "run as the backend; used by the bench itself")
+	f.StringVar(&o.reverse, "serve-reverse", "", "run as a reverse proxy in front of a `URL`; used by the bench itself")
 	err := f.Parse(args)
 	o.files = f.Args()
 	return o, err
@@ -117,7 +117,7 @@ func measure(o options, stdout, stderr io.Writer) int {
 	}
 	if bad := report.exceeded(checkMargin); o.check && len(bad) > 0 {
 		for _, f := range bad {
-			fmt.Fprintf(stderr, "bench: %s: %s is %s, and may be %s\n", f.Part, f.Name, f.text(f.Value), f.text(f.most(checkMargin)))
+			fmt.Fprintf(stderr, "bench: %s: %s is %s, want at most %s\n", f.Part, f.Name, f.text(f.Value), f.text(f.most(checkMargin)))
 		}
 		return 1
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/vmcp-dev/vmcp/test/rig"
 )
 
-// nginxConfig is a reverse proxy in one process that keeps its connections and passes answers on
-// as they come. Its values: the folder for its files, its port, the backend's host.
+// nginxConfig configures a reverse proxy in one process, with keep-alive connections and without
+// buffering. Its values: the folder for its files, its port, the backend's host.
 const nginxConfig = `
 daemon off;
 master_process off;

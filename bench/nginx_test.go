@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestNginx: where nginx is installed, it passes calls on to the backend.
+// TestNginx: where nginx is installed, it forwards calls to the backend.
 func TestNginx(t *testing.T) {
 	s := httptest.NewServer(newBackend())
 	defer s.Close()

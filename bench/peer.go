@@ -12,8 +12,8 @@ import (
 	"sync"
 )
 
-// servePeer serves h until stdin ends, which it does with the process that started this
-// one. The first line of stdout is the base URL.
+// servePeer serves h until stdin ends, at the latest when the parent process ends. The first line of
+// stdout is the base URL.
 func servePeer(stdin io.Reader, stdout io.Writer, h http.Handler) error {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -34,7 +34,7 @@ func servePeer(stdin io.Reader, stdout io.Writer, h http.Handler) error {
 	return nil
 }
 
-// serveMetrics shows what vmcp shows under the same names.
+// serveMetrics serves metrics of the Go runtime with the names of vmcp's.
 func serveMetrics(w http.ResponseWriter, _ *http.Request) {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
@@ -42,8 +42,8 @@ func serveMetrics(w http.ResponseWriter, _ *http.Request) {
 		m.Mallocs, m.TotalAlloc, m.HeapAlloc, m.NumGC)
 }
 
-// serveReverse is the yardstick: httputil.ReverseProxy as it comes, with a transport that
-// keeps as many idle connections as there are callers and leaves bodies as they are.
+// serveReverse is the proxy to compare with: httputil.ReverseProxy, with a transport that
+// keeps as many idle connections as there are callers and does not decompress bodies.
 func serveReverse(stdin io.Reader, stdout io.Writer, o options) error {
 	to, err := url.Parse(o.reverse)
 	if err != nil {
@@ -61,8 +61,8 @@ func serveReverse(stdin io.Reader, stdout io.Writer, o options) error {
 		p.BufferPool = new(bufferPool)
 	}
 	return servePeer(stdin, stdout, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		// Without this a proxy may cut an answer that begins before the end of the request
-		// was passed on, which on a busy machine happens to one in a few thousand.
+		// Without this a response that begins before the end of the request was forwarded may be
+		// cut, one in a few thousand on a busy machine.
 		http.NewResponseController(w).EnableFullDuplex()
 		p.ServeHTTP(w, r)
 	}))
@@ -71,7 +71,7 @@ func serveReverse(stdin io.Reader, stdout io.Writer, o options) error {
 // bufferPool keeps copy buffers.
 type bufferPool struct{ pool sync.Pool }
 
-// Get returns a buffer of the size that the reverse proxy makes itself.
+// Get returns a buffer of the size that the reverse proxy allocates without a pool.
 func (p *bufferPool) Get() []byte {
 	if b, ok := p.pool.Get().(*[]byte); ok {
 		return *b
@@ -79,5 +79,5 @@ func (p *bufferPool) Get() []byte {
 	return make([]byte, 32<<10)
 }
 
-// Put takes a buffer back.
+// Put returns a buffer to the pool.
 func (p *bufferPool) Put(b []byte) { p.pool.Put(&b) }

@@ -14,12 +14,12 @@ import (
 	"time"
 )
 
-// process is a running child.
+// process is a child process.
 type process struct {
 	cmd  *exec.Cmd
 	base string // URL of its root
 	done chan struct{}
-	log  *bytes.Buffer // what it wrote to stderr
+	log  *bytes.Buffer // its standard error
 }
 
 // start starts a command; wait must follow.
@@ -73,7 +73,7 @@ func (p *process) stop() {
 
 func (p *process) pid() int { return p.cmd.Process.Pid }
 
-// switches is how often threads of the process have waited; 0 for nil.
+// switches is the number of voluntary context switches of the process's threads; 0 for nil.
 func (p *process) switches() float64 {
 	if p == nil {
 		return 0
@@ -81,7 +81,7 @@ func (p *process) switches() float64 {
 	return switches(p.pid())
 }
 
-// heap is what the Go runtime of a process says of its memory.
+// heap has the memory statistics of a process's Go runtime.
 type heap struct {
 	mallocs, bytes, live float64
 	collections          float64
@@ -113,8 +113,8 @@ func (p *process) heap() (heap, error) {
 	return h, err
 }
 
-// heapAfterLook is heap with the cost of one more look added, so that a later look at what has been
-// allocated in between does not count itself.
+// heapAfterLook is heap with the allocations of one more call of heap added, so that the difference to a later
+// call does not include the allocations of that call.
 func (p *process) heapAfterLook() (heap, error) {
 	first, err := p.heap()
 	if err != nil {
@@ -126,8 +126,8 @@ func (p *process) heapAfterLook() (heap, error) {
 	return h, err
 }
 
-// liveHeap is the heap right after a garbage collection, the least of three; asking for
-// it is what brings them about.
+// liveHeap is the heap right after a garbage collection, the least of three; its requests
+// cause the collections.
 func (p *process) liveHeap() (float64, error) {
 	last, err := p.heap()
 	var live []float64
@@ -150,7 +150,7 @@ func (p *process) liveHeap() (float64, error) {
 	return 0, fmt.Errorf("%s: no garbage collection in 5000 requests", p.base)
 }
 
-// awaitHTTP polls a URL until ok says so, the process ends, or a minute has passed.
+// awaitHTTP polls a URL until ok returns true, the process ends, or a minute has passed.
 func (p *process) awaitHTTP(url string, every time.Duration, ok func(body []byte) bool) error {
 	tick := time.NewTicker(every)
 	defer tick.Stop()

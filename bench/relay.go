@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// sizes are those of the answers.
+// sizes are the sizes of results, in bytes.
 var sizes = []int{100, 10_000, 100_000, 1_000_000}
 
-// leg is what calls cost on one way. Times are in microseconds; those of processes are
+// leg is the cost of calls on one way. Times are in microseconds; those of processes are
 // CPU time per call.
 type leg struct {
 	P50        float64 `json:"p50_us"`
@@ -26,14 +26,14 @@ type leg struct {
 	Switches   float64 `json:"front_switches"` // voluntary context switches
 }
 
-// ratios are the figures of one way as multiples of the reverse proxy's; Throughput is the other
-// way round, so that for all of them less is better.
+// ratios are the figures of one way divided by the reverse proxy's; for Throughput the reverse
+// proxy's is divided, so that less is better for all of them.
 type ratios struct {
 	P50        float64 `json:"p50"`
 	P99        float64 `json:"p99"`
 	CPU        float64 `json:"cpu"`
 	Throughput float64 `json:"throughput"`
-	// Spread is the least and the largest ratio that a round had.
+	// Spread is the least and the largest ratio of a round.
 	Spread struct {
 		P50 [2]float64 `json:"p50"`
 		CPU [2]float64 `json:"cpu"`
@@ -56,7 +56,7 @@ func (c *cell) name() string {
 	return fmt.Sprintf("%s %s %s c=%d", c.Revision, c.Form, bytesText(float64(c.Size)), c.Concurrency)
 }
 
-// relayPlan is which cells to measure, and how long.
+// relayPlan is the choice of cells to measure, and the duration.
 type relayPlan struct {
 	revisions, forms   []string
 	sizes, concurrency []int
@@ -81,7 +81,7 @@ func (b *bench) plan() relayPlan {
 	return p
 }
 
-// relay compares a plain call on the three ways.
+// relay compares a call of a backend's tool on all ways.
 func (b *bench) relay(ctx context.Context) error {
 	p := b.plan()
 	for _, revision := range p.revisions {
@@ -108,7 +108,7 @@ func (b *bench) relay(ctx context.Context) error {
 	return nil
 }
 
-// measureCell takes turns between the ways.
+// measureCell measures a cell: each round runs all ways, one after the other.
 func (b *bench) measureCell(c *cell, p relayPlan) error {
 	var crowds [ways]*crowd
 	for way := range ways {
@@ -179,7 +179,7 @@ func (b *bench) measureLeg(way int, g *crowd, length time.Duration) (l leg, err 
 	}, nil
 }
 
-// cpuTimes are those of the processes that take part.
+// cpuTimes are the CPU times of the processes.
 type cpuTimes struct{ front, backend, client time.Duration }
 
 func (s *site) cpu(front *process) cpuTimes {
@@ -210,8 +210,8 @@ func middle(rounds []leg) leg {
 	}
 }
 
-// compare is the median of the ratios of the rounds, each of two legs that ran one right
-// after the other.
+// compare returns the medians of the ratios of the rounds, each of two legs that ran one after the
+// other.
 func compare(base, ours []leg) (r ratios) {
 	of := func(f func(base, ours leg) float64) (middle float64, spread [2]float64) {
 		var all []float64
@@ -267,8 +267,8 @@ func (b *bench) relayTargets() {
 	}
 }
 
-// What a relayed call may take at most, of what depends on no machine: one that fits a buffer
-// makes 95 to 99 allocations and, where there is one caller, about six threads wait for it.
+// Limits of a relayed call that do not depend on the machine: a call that fits a buffer
+// makes 95 to 99 allocations and, with one caller, about six voluntary context switches.
 const (
 	maxAllocations = 100
 	maxSwitches    = 8

@@ -13,10 +13,10 @@ import (
 	"time"
 )
 
-// checkMargin is how many times a target a figure may be before -check fails.
+// checkMargin is the multiple of its target from which a figure fails -check.
 const checkMargin = 2
 
-// report is everything that was measured.
+// report has all figures of a run.
 type report struct {
 	Taken   time.Time `json:"taken"`
 	Machine string    `json:"machine"`
@@ -32,11 +32,11 @@ type figure struct {
 	Value  float64 `json:"value"`
 	Unit   string  `json:"unit"`             // x (a ratio), us, ms, B or none
 	Target float64 `json:"target,omitempty"` // 0: none
-	// Limit is what the value may be where it depends on no machine; 0: none.
+	// Limit bounds a value that does not depend on the machine; 0: none.
 	Limit float64 `json:"limit,omitempty"`
 }
 
-// most is what the figure may be; 0: anything.
+// most is the bound of the figure; 0: none.
 func (f *figure) most(margin float64) float64 {
 	if f.Limit > 0 {
 		return f.Limit
@@ -77,7 +77,7 @@ func (r *report) exceeded(margin float64) []figure {
 func (r *report) print(w io.Writer) error {
 	fmt.Fprintf(w, "%s, %s, %s\n", r.Taken.Format(time.RFC3339), r.Machine, r.Go)
 	if len(r.Relay) > 0 {
-		fmt.Fprint(w, "\nRelayed calls. Times in µs; CPU, allocations, bytes and waits (voluntary context switches) are per call and of the process in front.\n")
+		fmt.Fprint(w, "\nRelayed calls. Times in µs; CPU, allocations, bytes and waits (voluntary context switches) are per call, of the proxy process.\n")
 		if err := errors.Join(r.printRelay(w), r.printOthers(w)); err != nil {
 			return err
 		}

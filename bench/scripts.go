@@ -10,14 +10,14 @@ import (
 // subject is one request to measure on one way.
 type subject struct {
 	target target
-	calls  int // calls of the request that count as one
+	calls  int // calls of the request that are counted as one
 	setup  func(*client) request
 }
 
-// timed is what one subject took, in microseconds.
+// timed are the times of one subject, in microseconds.
 type timed struct{ p50, cpu float64 }
 
-// inTurns measures subjects one after the other, round by round, on one connection each.
+// inTurns measures subjects alternately, round by round, on one connection each.
 // CPU time is that of vmcp.
 func (b *bench) inTurns(rounds, atLeast int, length time.Duration, subjects ...subject) ([]timed, error) {
 	crowds := make([]*crowd, len(subjects))
@@ -53,7 +53,7 @@ func (b *bench) inTurns(rounds, atLeast int, length time.Duration, subjects ...s
 	return out, nil
 }
 
-// rounds is how many rounds the parts beside the relay table take.
+// rounds is the number of rounds of the parts other than the relay table.
 func (b *bench) rounds() int {
 	if b.options.quick {
 		return 3
@@ -61,12 +61,12 @@ func (b *bench) rounds() int {
 	return 5
 }
 
-// calling is a setup that calls a tool.
+// calling returns the setup of a call of a tool.
 func calling(tool, arguments string, size int) func(*client) request {
 	return func(c *client) request { return c.call(tool, arguments, size) }
 }
 
-// scripts compares scripted tools with what a client would do itself.
+// scripts compares scripted tools with the same calls made by a client.
 func (b *bench) scripts(ctx context.Context) error {
 	parts := []func() error{b.sequence, b.parallel, b.reading, b.durable, b.largeResults}
 	if b.options.check {
@@ -83,12 +83,12 @@ func (b *bench) scripts(ctx context.Context) error {
 	return nil
 }
 
-// scripted is a tool of vmcp itself.
+// scripted is the target of scripted tools.
 func (b *bench) scripted() target {
 	return target{url: b.site.vmcp.base + "/mcp", revision: legacy}
 }
 
-// sequence is a script of three calls against three calls of a client.
+// sequence compares a script of three calls with three calls of a client.
 func (b *bench) sequence() error {
 	b.say("scripts: three calls in sequence")
 	call := calling("json_100", `{"text":"hello"}`, 100)
@@ -107,7 +107,7 @@ func (b *bench) sequence() error {
 	b.figure(part, "3 direct calls of a client, p50", t[0].p50, "us", 0)
 	b.figure(part, "3 calls of a client through the reverse proxy, p50", t[1].p50, "us", 0)
 	b.figure(part, "3 calls of a client through vmcp, p50", t[2].p50, "us", 0)
-	// What of a relayed call is not between the client and the proxy, as a ping is.
+	// The part of a relayed call without the request from the client to the proxy, which is that of a ping.
 	backend := t[2].p50 - 3*t[5].p50
 	b.figure(part, "1 call of a script that calls 3 tools, p50", t[3].p50, "us", 1.1*backend+100)
 	b.figure(part, "3 calls of a client through vmcp, CPU of vmcp", t[2].cpu, "us", 0)
@@ -126,7 +126,7 @@ const (
 	parallelWidth  = 10 // the default of max_concurrency
 )
 
-// parallel is calls side by side to a tool that waits.
+// parallel measures concurrent calls of a tool that waits.
 func (b *bench) parallel() error {
 	for _, n := range []int{10, 100, 1000} {
 		if n == 1000 && (b.options.quick || b.options.check) {
@@ -147,8 +147,8 @@ func (b *bench) parallel() error {
 	return nil
 }
 
-// durable is a script of three calls, none of which may be repeated, whose journal is in SQLite:
-// each call is written down, and on the disk, before it is made.
+// durable measures a script of three calls, none of which may be repeated, whose journal is in SQLite:
+// each call is stored on the disk before it is made.
 func (b *bench) durable() error {
 	for _, sync := range []string{"power", "process"} {
 		b.say("scripts: a durable journal, sync: %s", sync)
@@ -175,7 +175,7 @@ func (b *bench) durable() error {
 	return nil
 }
 
-// reading is a script of three calls that only read: its journal in SQLite against its journal in memory.
+// reading compares a script of three calls that only read with its journal in SQLite and in memory.
 func (b *bench) reading() error {
 	b.say("scripts: three calls that only read, journals in memory and in SQLite")
 	var subjects []subject
@@ -199,10 +199,10 @@ func (b *bench) reading() error {
 	return nil
 }
 
-// readingLimit is how many times as long a script that only reads may take with a journal in a database.
+// readingLimit bounds the time of a script that only reads with a journal in a database, as a multiple of that with one in memory.
 const readingLimit = 2
 
-// largeResults is a script that reads a large result against a client that does.
+// largeResults compares a script that reads a large result with a client that does.
 func (b *bench) largeResults() error {
 	for _, size := range []int{1_000_000, 10_000_000} {
 		b.say("scripts: over %s", bytesText(float64(size)))

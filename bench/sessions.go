@@ -12,7 +12,7 @@ import (
 // idleSessions is how many sessions are held open.
 const idleSessions = 1000
 
-// sessions measures what sessions cost that do nothing.
+// sessions measures the memory of idle sessions.
 func (b *bench) sessions(context.Context) error {
 	b.say("sessions: %d idle ones", idleSessions)
 	p, err := b.site.serve(b.site.binary, "sessions.yaml", "backends:\n  - {name: b, url: "+b.site.endpoint(legacy, "few")+"}\n")
@@ -30,7 +30,7 @@ func (b *bench) sessions(context.Context) error {
 	return b.holdStreams(p, ids)
 }
 
-// growth reports what n of something cost between two looks at a process.
+// growth reports the memory of each of n objects, from measurements before and after f.
 func (b *bench) growth(p *process, what string, n float64, f func() error) error {
 	heapBefore, err := p.liveHeap()
 	if err != nil {
@@ -66,7 +66,7 @@ func (b *bench) holdSessions(p *process) (ids []string, err error) {
 	})
 }
 
-// holdStreams opens the stream of each session, each on a connection of its own.
+// holdStreams opens the stream of each session, each on a separate connection.
 func (b *bench) holdStreams(p *process, ids []string) error {
 	var conns []net.Conn
 	defer func() {
@@ -109,11 +109,11 @@ func listen(base, session string) (net.Conn, error) {
 	return c, err
 }
 
-// growthTarget is how much memory vmcp may gain over many calls, in bytes: the noise of
+// growthTarget bounds the growth of vmcp's memory over many calls, in bytes: the noise of
 // a garbage collector, not a leak.
 const growthTarget = 16 << 20
 
-// soak calls for a while and looks for what grows.
+// soak makes calls for a while and measures the growth of memory and open files.
 func (b *bench) soak(context.Context) error {
 	p := b.site.vmcp
 	b.say("soak: %v", b.options.soak)
@@ -122,7 +122,7 @@ func (b *bench) soak(context.Context) error {
 		return err
 	}
 	defer g.close()
-	if _, err := g.run(time.Second, 100); err != nil { // until the heap has its size
+	if _, err := g.run(time.Second, 100); err != nil { // until the heap has grown to its final size
 		return err
 	}
 	memory, files := resident(p.pid()), descriptors(p.pid())
@@ -142,6 +142,6 @@ func (b *bench) soak(context.Context) error {
 	return nil
 }
 
-// fileTarget is how many files more than before vmcp may have open: connections to the
-// backend come and go with the load.
+// fileTarget bounds the growth of vmcp's open files: the number of connections to the
+// backend varies with the load.
 const fileTarget = 8

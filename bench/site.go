@@ -15,7 +15,7 @@ import (
 	"github.com/vmcp-dev/vmcp/test/rig"
 )
 
-// site is the processes that are compared.
+// site has the processes that are compared.
 type site struct {
 	dir     string
 	binary  string // of vmcp
@@ -99,7 +99,7 @@ func openSite(ctx context.Context, o options) (_ *site, err error) {
 	return s, s.openOthers(o, config.String()+scripts)
 }
 
-// openOthers starts what else is compared: another vmcp, and nginx.
+// openOthers starts the other processes to compare with: another vmcp, and nginx.
 func (s *site) openOthers(o options, config string) (err error) {
 	if o.against != "" {
 		if s.older, err = s.serve(o.against, "older.yaml", config); err == nil {
@@ -117,7 +117,7 @@ func (s *site) endpoint(revision, list string) string {
 	return s.backend.base + "/" + revision + "/" + list + "/mcp"
 }
 
-// serve starts a binary of vmcp with a configuration and returns without waiting for anything.
+// serve starts a binary of vmcp with a configuration, and does not wait until it is ready.
 func (s *site) serve(binary, name, config string) (*process, error) {
 	file := filepath.Join(s.dir, name)
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
@@ -137,8 +137,8 @@ func (s *site) serve(binary, name, config string) (*process, error) {
 	return p, nil
 }
 
-// awaitReady waits until ready backends are ready with their tools listed, and down ones
-// are known to be down.
+// awaitReady waits until the given numbers of backends are ready and down, with the given number of
+// tools listed.
 func (p *process) awaitReady(ready, down, tools int) error {
 	return p.awaitHTTP(p.base+"/readyz?tools", 2*time.Millisecond, func(body []byte) bool {
 		var status struct {
@@ -179,7 +179,7 @@ const (
 
 var wayNames = [ways]string{"direct", "reverse", "vmcp", "before", "nginx"}
 
-// has reports whether a way is there to be measured.
+// has reports whether a way is measured.
 func (s *site) has(way int) bool { return way == direct || s.front(way) != nil }
 
 // target is the endpoint of one way.
@@ -198,7 +198,7 @@ func (s *site) front(way int) *process {
 	return [ways]*process{nil, s.reverse, s.vmcp, s.older, s.nginx}[way]
 }
 
-// alive is an error when one of the processes has ended.
+// alive returns an error when one of the processes has ended.
 func (s *site) alive() error {
 	var errs []error
 	for _, p := range []*process{s.backend, s.reverse, s.vmcp, s.older, s.nginx} {

@@ -29,7 +29,7 @@ func (b *bench) lists(context.Context) error {
 		return err
 	}
 	defer through.client.close()
-	for range b.rounds() { // in turns, so that both have the machine's good and bad moments
+	for range b.rounds() { // alternately, so that noise of the machine affects both
 		for _, l := range []*lister{mine, through} {
 			if err := l.list(); err != nil {
 				return err
@@ -44,11 +44,11 @@ func (b *bench) lists(context.Context) error {
 	return nil
 }
 
-// listTarget is the CPU of a listing out of prepared bytes against passing the same bytes on.
+// listTarget bounds the CPU time of a list from prepared bytes, as a multiple of forwarding the same bytes.
 const listTarget = 1
 
-// lister lists all tools of an endpoint, and notes the time and the CPU time of its process
-// for each listing.
+// lister lists all tools of an endpoint, and measures the time and the CPU time of its process
+// for each list.
 type lister struct {
 	process     *process
 	client      *client
@@ -118,7 +118,7 @@ const (
 	startMany        = 2    // seconds
 )
 
-// start measures how long vmcp takes from its start to an answer, and to ready.
+// start measures the times from the start of vmcp to its first response, and until it is ready.
 func (b *bench) start(ctx context.Context) error {
 	for _, n := range []int{1, 10, 50, 200} {
 		if ctx.Err() != nil {
@@ -147,7 +147,7 @@ func (b *bench) start(ctx context.Context) error {
 	return nil
 }
 
-// started is one start: milliseconds to the first answer and to ready, microseconds of an
+// started are the times of one start: in milliseconds to the first response and until ready, in microseconds of an
 // initialize and of its CPU.
 type started struct{ answering, ready, initialize, cpu float64 }
 

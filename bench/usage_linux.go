@@ -21,7 +21,7 @@ func cpuTime(pid int) time.Duration {
 	return time.Duration(t.Nano())
 }
 
-// switches is how often the threads of a process have waited: their voluntary context switches.
+// switches is the number of voluntary context switches of a process's threads.
 func switches(pid int) (n float64) {
 	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", pid))
 	for _, f := range files {

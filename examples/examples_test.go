@@ -17,7 +17,7 @@ import (
 	"github.com/vmcp-dev/vmcp/script"
 )
 
-// Every configuration is accepted as it stands, and its scripts compile.
+// Every configuration is valid, and its scripts compile.
 func TestConfigurationsAreValid(t *testing.T) {
 	for _, name := range []string{"GITHUB_TOKEN", "CRM_SECRET", "HR_SECRET", "HR_LIST"} {
 		t.Setenv(name, "secret")

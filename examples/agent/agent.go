@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 )
 
-// A message is one turn of a conversation, in the words of no API.
+// A message is one turn of a conversation, independent of an API.
 type message struct {
 	question string   // of a person
 	answer   string   // of the model, which may have calls besides
@@ -24,13 +24,13 @@ type call struct {
 	malformed string          // why the arguments are none; "" if they are
 }
 
-// result is what came of a call.
+// result is the result of a call.
 type result struct {
 	id, text string
 	failed   bool
 }
 
-// tool is one that the model may ask for.
+// tool is a tool that the model may call.
 type tool struct {
 	name, description string
 	schema            any
@@ -42,11 +42,11 @@ type model interface {
 	next(ctx context.Context, conversation []message, tools []tool) (message, error)
 }
 
-// toolset is where tools are.
+// toolset lists and calls tools.
 type toolset interface {
-	// list returns the tools that there are now.
+	// list returns the current tools.
 	list(ctx context.Context) ([]tool, error)
-	// call calls one of those that were listed last. What went wrong is a result that failed.
+	// call calls a tool of the last list. An error is a result that failed.
 	call(ctx context.Context, c call) result
 }
 
@@ -54,21 +54,21 @@ type toolset interface {
 type agent struct {
 	model        model
 	tools        toolset
-	rounds       int       // how often the model is asked for one answer
+	rounds       int       // requests to the model for one answer at most
 	log          io.Writer // a line for each call
 	conversation []message
 }
 
-// maxResult is how much of a result a model gets, in bytes.
+// maxResult bounds the part of a result that a model gets, in bytes.
 const maxResult = 100 << 10
 
-// answer asks the model until it answers without asking for a call.
+// answer makes the calls that the model asks for until it answers without one.
 func (a *agent) answer(ctx context.Context, question string) (string, error) {
 	before := len(a.conversation)
 	a.conversation = append(a.conversation, message{question: question})
 	text, err := a.rest(ctx)
 	if err != nil {
-		a.conversation = a.conversation[:before] // half a turn is refused by APIs
+		a.conversation = a.conversation[:before] // APIs refuse calls without results
 	}
 	return text, err
 }
@@ -96,7 +96,7 @@ func (a *agent) rest(ctx context.Context) (string, error) {
 	return "", fmt.Errorf("no answer after %d rounds (--rounds)", a.rounds)
 }
 
-// perform calls a tool and says so.
+// perform calls a tool and logs the call.
 func (a *agent) perform(ctx context.Context, c call) result {
 	r := result{id: c.id, text: c.malformed, failed: true}
 	if c.malformed == "" {

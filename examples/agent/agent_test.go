@@ -68,7 +68,7 @@ func serve(t *testing.T) (url string) {
 	return "http://" + addr + "/mcp"
 }
 
-// fake is a model that asks for the calls of a list, one after the other, and then answers with what came of the last.
+// fake is a model that asks for the calls of a list, one after the other, and then answers with the result of the last.
 type fake struct {
 	*testing.T
 	style string

@@ -5,10 +5,10 @@ import (
 	"encoding/json"
 )
 
-// anthropic speaks to POST BASE/messages.
+// anthropic is a model behind the messages API: POST BASE/messages.
 type anthropic struct{ *api }
 
-// maxTokens bounds one message of the model; the API wants a bound.
+// maxTokens bounds one message of the model; the API requires a bound.
 const maxTokens = 4096
 
 type anthropicMessage struct {
@@ -67,7 +67,7 @@ func (m *anthropic) next(ctx context.Context, conversation []message, tools []to
 	return next, nil
 }
 
-// anthropicMessageOf is the message of the API that one of ours is.
+// anthropicMessageOf converts a message into one of the API.
 func anthropicMessageOf(m message) anthropicMessage {
 	said := anthropicMessage{Role: "user"}
 	switch {
@@ -93,7 +93,7 @@ func anthropicMessageOf(m message) anthropicMessage {
 	return said
 }
 
-// orNothing stands for an empty text, which the API refuses.
+// orNothing replaces an empty text, which the API refuses.
 func orNothing(text string) string {
 	if text == "" {
 		return "(nothing)"

@@ -16,15 +16,15 @@ import (
 
 // api is a chat API over HTTP.
 type api struct {
-	url    string // of the one path that is used
+	url    string // of the API, with its path
 	header http.Header
 	client http.Client
 	model  string
 }
 
 const (
-	maxAnswer = 16 << 20 // bytes of an answer of an API
-	tries     = 4        // of one request
+	maxAnswer = 16 << 20 // bytes of a response of an API
+	tries     = 4        // attempts of one request
 )
 
 func newModel(style, base, name, key string) (model, error) {
@@ -54,7 +54,7 @@ func newModel(style, base, name, key string) (model, error) {
 	return nil, fmt.Errorf("--style: want openai or anthropic, have %q", style)
 }
 
-// post sends a request and reads the answer. What an API asks to be sent again is, a few times.
+// post sends a request and decodes the response. It retries a few times when the API asks for that (429, 5xx).
 func (a *api) post(ctx context.Context, request, answer any) error {
 	body, err := json.Marshal(request)
 	if err != nil {
@@ -73,7 +73,7 @@ func (a *api) post(ctx context.Context, request, answer any) error {
 	}
 }
 
-// send sends a request once. again is when to send it again; 0 for never.
+// send sends a request once. again is the time after which to retry; 0 for no retry.
 func (a *api) send(ctx context.Context, body []byte, answer any) (again time.Duration, err error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, a.url, bytes.NewReader(body))
 	if err != nil {
@@ -90,19 +90,19 @@ func (a *api) send(ctx context.Context, body []byte, answer any) (again time.Dur
 	case err != nil:
 		return 0, fmt.Errorf("%s: %w", a.url, err)
 	case len(text) > maxAnswer:
-		return 0, fmt.Errorf("%s: the answer is longer than %d bytes", a.url, maxAnswer)
+		return 0, fmt.Errorf("%s: the response is longer than %d bytes", a.url, maxAnswer)
 	case resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode >= 500:
 		return pause(resp.Header.Get("Retry-After")), refused(a.url, resp.Status, text)
 	case resp.StatusCode != http.StatusOK:
 		return 0, refused(a.url, resp.Status, text)
 	}
 	if err := json.Unmarshal(text, answer); err != nil {
-		return 0, fmt.Errorf("%s: the answer is not that of a chat API (see --style): %w", a.url, err)
+		return 0, fmt.Errorf("%s: the response is not that of a chat API of this --style: %w", a.url, err)
 	}
 	return 0, nil
 }
 
-// pause is how long to wait before a request is sent again: what the API asks for, within reason.
+// pause is the backoff before a retry: that of the header Retry-After, within bounds.
 func pause(header string) time.Duration {
 	seconds, err := strconv.Atoi(header)
 	if err != nil || seconds < 0 {
@@ -111,7 +111,7 @@ func pause(header string) time.Duration {
 	return min(max(time.Duration(seconds)*time.Second, time.Millisecond), time.Minute)
 }
 
-// refused is the error of an API, in its own words where it has some.
+// refused is the error of an API, with its message where the response has one.
 func refused(url, status string, text []byte) error {
 	var known struct{ Error struct{ Message string } }
 	if json.Unmarshal(text, &known) == nil && known.Error.Message != "" {
@@ -120,7 +120,7 @@ func refused(url, status string, text []byte) error {
 	return fmt.Errorf("%s: %s: %s", url, status, line(string(text)))
 }
 
-// object is the arguments of a call as an API has them; a model may write anything there.
+// object returns the arguments of a call as a JSON object, or the reason why the model's text is none.
 func object(text []byte) (arguments json.RawMessage, malformed string) {
 	if len(bytes.TrimSpace(text)) == 0 {
 		return json.RawMessage("{}"), ""

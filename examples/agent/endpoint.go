@@ -14,13 +14,13 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// endpoint is the tools of an MCP endpoint.
+// endpoint is the toolset of an MCP endpoint.
 type endpoint struct {
 	session *mcp.ClientSession
-	names   map[string]string // what the model calls a tool, and its name
+	names   map[string]string // name of a tool for the model -> name at the endpoint
 }
 
-// connect opens a session with an endpoint. What its tools ask is asked of a person.
+// connect opens a session with an endpoint. Questions of its tools are asked on the terminal.
 func connect(ctx context.Context, url, token string, who *person) (*endpoint, error) {
 	c := mcp.NewClient(&mcp.Implementation{Name: "agent", Version: "1.0.0"}, &mcp.ClientOptions{ElicitationHandler: who.ask})
 	s, err := c.Connect(ctx, &mcp.StreamableClientTransport{Endpoint: url, HTTPClient: &http.Client{Transport: bearer(token)}}, nil)
@@ -42,7 +42,7 @@ func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // Close ends the session.
-func (e *endpoint) Close() { _ = e.session.Close() } // nothing is lost
+func (e *endpoint) Close() { _ = e.session.Close() } // an error has no consequence
 
 func (e *endpoint) list(ctx context.Context) (all []tool, err error) {
 	names := map[string]string{}
@@ -63,10 +63,10 @@ func (e *endpoint) list(ctx context.Context) (all []tool, err error) {
 	return all, nil
 }
 
-// maxName is how long a name may be that a model gets.
+// maxName bounds the names of tools for a model, in bytes.
 const maxName = 64
 
-// plain is a tool's name with the characters that chat APIs take.
+// plain is a tool's name with the characters that chat APIs accept.
 func plain(name string) string {
 	name = strings.Map(func(c rune) rune {
 		if 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '_' || c == '-' {
@@ -92,7 +92,7 @@ func (e *endpoint) call(ctx context.Context, c call) result {
 	return result{id: c.id, text: text(r), failed: r.IsError}
 }
 
-// text is what a model gets of a result.
+// text is the text of a result for a model.
 func text(r *mcp.CallToolResult) string {
 	var parts []string
 	for _, c := range r.Content {
@@ -166,7 +166,7 @@ type field struct {
 	OneOf                    []struct{ Const string }
 }
 
-// fill asks until a field has a value that is of its type; false at the end of the input.
+// fill asks for a field until the answer is of its type; false at the end of the input.
 func (p *person) fill(answer map[string]any, name string, f field, required bool) bool {
 	about := line(name)
 	for _, more := range []string{f.Title, f.Description, strings.Join(f.choices(), ", ")} {
@@ -199,7 +199,7 @@ func (f field) choices() (all []string) {
 	return all
 }
 
-// read reads what was typed as the type of the field.
+// read parses a typed line as the type of the field.
 func (f field) read(text string) (any, error) {
 	switch choices := f.choices(); {
 	case len(choices) > 0 && !slices.Contains(choices, text):
@@ -208,7 +208,7 @@ func (f field) read(text string) (any, error) {
 		if yes, err := strconv.ParseBool(text); err == nil {
 			return yes, nil
 		}
-		return nil, fmt.Errorf("want true or false")
+		return nil, fmt.Errorf("want a boolean")
 	case f.Type == "integer":
 		if n, err := strconv.ParseInt(text, 10, 64); err == nil {
 			return n, nil
@@ -228,12 +228,12 @@ func (f field) read(text string) (any, error) {
 		}
 		return all, nil
 	case text == "":
-		return nil, fmt.Errorf("want a text")
+		return nil, fmt.Errorf("want a string")
 	}
 	return text, nil
 }
 
-// end is what line returns at the end of the input.
+// end is the value that line returns at the end of the input.
 const end = "\x00"
 
 func (p *person) line(prompt string) string {

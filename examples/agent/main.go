@@ -1,11 +1,11 @@
-// Command agent is a small agent for the terminal: it gives the tools of an MCP endpoint to a model behind a chat
-// API, calls what the model asks for, and prints the answer.
+// Command agent is a small agent for the terminal: it offers the tools of an MCP endpoint to a model behind a chat
+// API, makes the calls that the model asks for, and prints the answer.
 //
 //	AGENT_API_KEY=... agent --mcp http://127.0.0.1:4483/mcp --api https://api.example.com/v1 --model NAME "Which service was down longest?"
 //
 // Without a question it reads questions from standard input, in one conversation. The answer goes to standard
-// output, a line for each call to standard error. The exit code is 1 when there is no answer, 2 when it was
-// called wrongly.
+// output, a line for each call to standard error. The exit code is 1 when there is no answer, 2 for wrong
+// flags.
 package main
 
 import (
@@ -32,11 +32,11 @@ func main() {
 func run(ctx context.Context, args []string, in io.Reader, out, errs io.Writer) int {
 	flags := flag.NewFlagSet("agent", flag.ContinueOnError)
 	flags.SetOutput(errs)
-	endpoint := flags.String("mcp", "http://127.0.0.1:4483/mcp", "`URL` of the MCP endpoint; VMCP_TOKEN of the environment is its bearer token")
-	api := flags.String("api", "", "`URL` of the chat API, up to and without /chat/completions or /messages; AGENT_API_KEY of the environment is its key")
-	style := flags.String("style", "openai", "how the API is spoken to: openai or anthropic")
+	endpoint := flags.String("mcp", "http://127.0.0.1:4483/mcp", "`URL` of the MCP endpoint; its bearer token is the environment variable VMCP_TOKEN")
+	api := flags.String("api", "", "`URL` of the chat API, without the last part, /chat/completions or /messages; its key is the environment variable AGENT_API_KEY")
+	style := flags.String("style", "openai", "protocol of the API: openai or anthropic")
 	name := flags.String("model", "", "`name` of the model")
-	rounds := flags.Int("rounds", 10, "how often the model is asked for one answer")
+	rounds := flags.Int("rounds", 10, "requests to the model for one answer at most")
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
 			return 0
@@ -77,7 +77,7 @@ func (a *agent) once(ctx context.Context, question string, out io.Writer) int {
 	return 0
 }
 
-// converse answers questions, a line each, until there are no more. A question that found no answer is forgotten.
+// converse answers questions, one per line, until the end of the input. A question without an answer is removed from the conversation.
 func (a *agent) converse(ctx context.Context, lines *bufio.Scanner, out io.Writer) (code int) {
 	for fmt.Fprint(a.log, "> "); lines.Scan(); fmt.Fprint(a.log, "> ") {
 		if question := strings.TrimSpace(lines.Text()); question != "" {

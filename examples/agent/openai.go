@@ -5,7 +5,7 @@ import (
 	"errors"
 )
 
-// openAI speaks to POST BASE/chat/completions.
+// openAI is a model behind the chat completions API: POST BASE/chat/completions.
 type openAI struct{ *api }
 
 type openAIMessage struct {
@@ -71,7 +71,7 @@ func (m *openAI) next(ctx context.Context, conversation []message, tools []tool)
 	return next, nil
 }
 
-// openAIMessages are the messages of the API that one of ours is.
+// openAIMessages converts a message into those of the API.
 func openAIMessages(m message) (all []openAIMessage) {
 	switch {
 	case m.question != "":

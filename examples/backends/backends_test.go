@@ -91,7 +91,7 @@ scriptedTools:
 	}
 }
 
-// The configuration of the README as it stands, but for the folders, which are on a server: every backend is there, and
+// The configuration of the README, with other folders: every backend is connected, and
 // each is called.
 func TestReadme(t *testing.T) {
 	testmode.NeedThorough(t)
@@ -152,7 +152,7 @@ func TestReadme(t *testing.T) {
 	}
 }
 
-// A line that is no message is answered, and the server goes on.
+// A line that is no message is answered with an error, and the server continues.
 func TestMalformedLines(t *testing.T) {
 	testmode.NeedThorough(t)
 	bin := build(t)

@@ -1,6 +1,6 @@
-// Package demo is what "vmcp serve" runs when there is no configuration: two backends,
-// a small workspace for them, and tools scripted over both. It is laid out in a folder
-// that its user may look at and change:
+// Package demo is the configuration of "vmcp serve" without a configuration file: two backends,
+// a small workspace for them, and scripted tools that call both. It is written to a folder
+// whose files the user may change:
 //
 //	if err := demo.Write(dir); err != nil { ... }
 //	cfg, err := config.Parse(filepath.Join(dir, "vmcp.yaml"), demo.Config(self, dir))
@@ -17,7 +17,7 @@ import (
 	"text/template"
 )
 
-// Tool is a scripted tool of the demo to show, and Arguments what to call it with.
+// Tool is the scripted tool of the demo that is suggested to users, and Arguments are its arguments.
 const (
 	Tool      = "service_report"
 	Arguments = `{"min_minutes": 10}`
@@ -29,13 +29,13 @@ var files embed.FS
 // configFile is the template among the files; Write leaves it to Config.
 const configFile = "vmcp.yaml"
 
-// workFolder is the folder whose files belong to the demo's user and tools.
+// workFolder is the folder whose files the user and the demo's tools change.
 const workFolder = "workspace"
 
-// Write lays the demo out in dir, which is made when missing. Files of the workspace that
-// are there are left alone: the demo's tools may have changed them. The rest becomes what
-// this program brings, which may be newer than what is there. The configuration is not
-// among the files; its content is Config.
+// Write writes the demo to dir, which is created if it is missing. Existing files of the workspace
+// are not changed: the demo's tools may have changed them. All other files are replaced by those of
+// this program, which may be newer. The configuration is not
+// among the files, see Config.
 func Write(dir string) error {
 	content, err := fs.Sub(files, "files")
 	if err != nil {
@@ -60,7 +60,7 @@ func Write(dir string) error {
 	})
 }
 
-// owned reports whether a file belongs to the user once it is there.
+// owned reports whether an existing file belongs to the user.
 func owned(name string) bool { return strings.HasPrefix(name, workFolder+"/") }
 
 // Config returns the configuration of the demo in dir, whose backends are the program
@@ -83,7 +83,7 @@ func Config(self, dir string) []byte {
 var configTemplate = template.Must(template.New(configFile).
 	Funcs(template.FuncMap{"json": quote}).ParseFS(files, "files/"+configFile))
 
-// quote writes a text as JSON, which is YAML too.
+// quote writes a text as JSON, which is valid YAML.
 func quote(s string) (string, error) {
 	b, err := json.Marshal(s)
 	return string(b), err

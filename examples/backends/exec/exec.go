@@ -1,6 +1,6 @@
-// Package exec is an MCP server that runs programs of an allow-list, without a shell: what
-// a client sends as an argument is one argument, whatever characters are in it. A program has a
-// process group of its own, which ends with the call, and its output is kept in bounds.
+// Package exec is an MCP server that runs programs of an allow-list, without a shell: each argument of
+// a client is one argument of the program, whatever characters it has. A program runs in a new
+// process group, which is killed at the end of the call, and its output is bounded.
 //
 //	go run ./examples/backends/exec/cmd/exec -allow git -allow wc -root .
 package exec
@@ -26,20 +26,20 @@ import (
 // Codes of refusals.
 const (
 	NotAllowed   = "not_allowed"   // the command is not on the list
-	BadArguments = "bad_arguments" // an argument that no program can get
+	BadArguments = "bad_arguments" // an argument with a NUL character
 	NotStarted   = "not_started"
-	TimedOut     = "timeout" // the program and what it had started were killed
+	TimedOut     = "timeout" // the program and its child processes were killed
 )
 
 // Options of a server. Allow is required.
 type Options struct {
-	// Allow are the names of the programs, without a path: each is looked up once, on PATH.
+	// Allow are the names of the programs, without a path: New looks each up on PATH.
 	Allow []string
-	// Root is the folder that programs run in. Default: that of the server.
+	// Root is the working directory of programs. Default: that of the server.
 	Root string
-	// Timeout bounds a run; a call may ask for less. Default 10s.
+	// Timeout bounds a run; a call may set a shorter one. Default 10s.
 	Timeout time.Duration
-	// MaxOutput is how much of each of the two outputs is kept, in bytes. Default 64 KiB.
+	// MaxOutput bounds the part of standard output, and of standard error, that is kept, in bytes. Default 64 KiB.
 	MaxOutput int
 }
 
@@ -49,7 +49,7 @@ type Programs struct {
 	o     Options
 }
 
-// environment are the variables that programs see of the server's own: others may be secrets.
+// environment are the variables of the server's environment that programs get: others may be secrets.
 var environment = []string{"PATH", "HOME", "USER", "LANG", "LC_ALL", "TZ", "TMPDIR", "SYSTEMROOT", "PATHEXT", "TEMP"}
 
 // New looks the programs up.
@@ -84,7 +84,7 @@ func New(o Options) (*Programs, error) {
 }
 
 // Main is the command: it parses args, without the program's name, and serves stdio,
-// or HTTP with -http, until ctx ends or the client is gone.
+// or HTTP with -http, until ctx ends or the client disconnects.
 func Main(ctx context.Context, args []string) error {
 	var o Options
 	flags := flag.NewFlagSet("exec", flag.ContinueOnError)
@@ -161,14 +161,14 @@ func (p *Programs) run(ctx context.Context, in runIn) (*runOut, error) {
 	c := osexec.CommandContext(run, file, in.Args...)
 	c.Dir, c.Env, c.Stdin = p.o.Root, ownEnvironment(), strings.NewReader(in.Stdin)
 	c.Stdout, c.Stderr = stdout, stderr
-	c.WaitDelay = time.Second // for what it leaves behind with its pipes
+	c.WaitDelay = time.Second // for processes that it leaves running with its pipes open
 	inGroup(c)
 	err := c.Run()
 	endGroup(c)
 	var exit *osexec.ExitError
 	switch {
 	case err != nil && run.Err() != nil && ctx.Err() == nil:
-		return nil, toolserver.Errorf(TimedOut, "%s was not done within %s and was killed%s", in.Command, limit, lastWords(stderr))
+		return nil, toolserver.Errorf(TimedOut, "%s did not end within %s and was killed%s", in.Command, limit, tail(stderr))
 	case err != nil && ctx.Err() != nil:
 		return nil, ctx.Err()
 	case err != nil && !errors.As(err, &exit) && !errors.Is(err, osexec.ErrWaitDelay):
@@ -177,7 +177,7 @@ func (p *Programs) run(ctx context.Context, in runIn) (*runOut, error) {
 	return &runOut{ExitCode: exitCode(c.ProcessState), Stdout: stdout.text(), Stderr: stderr.text(), Truncated: stdout.more || stderr.more}, nil
 }
 
-func lastWords(stderr *output) string {
+func tail(stderr *output) string {
 	if text := strings.TrimSpace(stderr.text()); text != "" {
 		return "; it had written: " + text[max(0, len(text)-500):]
 	}
@@ -193,8 +193,8 @@ func ownEnvironment() (env []string) {
 	return env
 }
 
-// output keeps the beginning of what a program writes and takes the rest, so that the program
-// does not wait.
+// output keeps the beginning of a program's output and discards the rest, so that the program
+// is not blocked.
 type output struct {
 	kept []byte
 	room int
@@ -208,7 +208,7 @@ func (o *output) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// text is what was kept as text: bytes that are none become U+FFFD, a character that was cut apart is left out.
+// text is the kept output: invalid UTF-8 becomes U+FFFD, an incomplete character at the end is left out.
 func (o *output) text() string {
 	kept := o.kept
 	for cut := 0; o.more && cut < utf8.UTFMax && len(kept) > 0; cut++ {

@@ -1,6 +1,6 @@
-// Package http is an MCP server that sends HTTP requests to the hosts of an allow-list. What a name
-// resolves to is checked when it is dialled, and a redirect leads to hosts of the list only, without the
-// headers that were meant for another.
+// Package http is an MCP server that sends HTTP requests to the hosts of an allow-list. The address of a name
+// is checked when it is dialled, and redirects are followed to hosts of the list only, without the
+// headers that were meant for another host.
 //
 //	go run ./examples/backends/http/cmd/http -allow api.example.com -allow localhost:8080 -allow-private
 package http
@@ -30,21 +30,21 @@ import (
 const (
 	NotAllowed   = "not_allowed" // the host is not on the list
 	BadArguments = "bad_arguments"
-	Private      = "private_address" // the name leads to an address that is not public
+	Private      = "private_address" // the name resolves to an address that is not public
 	Unreachable  = "unreachable"
 	TimedOut     = "timeout"
 )
 
 const (
-	maxBody      = 1 << 20 // bytes of an answer that are kept
+	maxBody      = 1 << 20 // bytes of a response that are kept
 	maxRedirects = 5
 )
 
 // Options of a server. Allow is required.
 type Options struct {
-	// Allow are the hosts, as "host", which is its ports 80 for http and 443 for https, or "host:port".
+	// Allow are the hosts, as "host", with port 80 for http and 443 for https, or "host:port".
 	Allow []string
-	// AllowPrivate lets names of the list lead to addresses that are not public.
+	// AllowPrivate allows names of the list to resolve to addresses that are not public.
 	AllowPrivate bool
 	// Timeout bounds a request, redirects and body included. Default 15s.
 	Timeout time.Duration
@@ -82,7 +82,7 @@ func New(o Options) (*Requests, error) {
 		d.Control = guard.RefusePrivate
 	}
 	q.client = &nethttp.Client{
-		// No proxy of the environment, which would dial for it.
+		// No proxy of the environment: a proxy would dial the address instead, unchecked.
 		Transport: &nethttp.Transport{
 			DialContext: d.DialContext, ForceAttemptHTTP2: true, TLSHandshakeTimeout: 10 * time.Second,
 			MaxResponseHeaderBytes: 64 << 10, MaxIdleConns: 10, IdleConnTimeout: 30 * time.Second,
@@ -92,11 +92,11 @@ func New(o Options) (*Requests, error) {
 	return q, nil
 }
 
-// canonical is the one form of a host's name.
+// canonical is the canonical form of a host's name.
 func canonical(host string) string { return strings.TrimSuffix(strings.ToLower(host), ".") }
 
 // Main is the command: it parses args, without the program's name, and serves stdio,
-// or HTTP with -http, until ctx ends or the client is gone.
+// or HTTP with -http, until ctx ends or the client disconnects.
 func Main(ctx context.Context, args []string) error {
 	var o Options
 	flags := flag.NewFlagSet("http", flag.ContinueOnError)
@@ -162,7 +162,7 @@ type answer struct {
 	Truncated bool              `json:"truncated" jsonschema:"whether the body is longer than what is here"`
 }
 
-// connection are headers that are about the connection, or say whom a request is for.
+// connection are the headers of the connection, and Host, which callers may not set.
 var connection = []string{"Host", "Connection", "Content-Length", "Transfer-Encoding", "Te", "Trailer", "Upgrade", "Keep-Alive", "Proxy-Authorization", "Proxy-Connection", "Expect"}
 
 func (q *Requests) send(ctx context.Context, method, raw string, headers map[string]string, body string) (*answer, error) {
@@ -187,10 +187,10 @@ func (q *Requests) send(ctx context.Context, method, raw string, headers map[str
 	r.Header.Set("User-Agent", "http-backend/1.0")
 	for name, value := range headers {
 		if slices.Contains(connection, nethttp.CanonicalHeaderKey(name)) {
-			return nil, toolserver.Errorf(BadArguments, "headers: %s is not for the caller", name)
+			return nil, toolserver.Errorf(BadArguments, "headers: %s may not be set by the caller", name)
 		}
 		if strings.ContainsFunc(name, notOfName) || name == "" || strings.ContainsAny(value, "\r\n\x00") {
-			return nil, toolserver.Errorf(BadArguments, "headers: %q: %q is no header", name, value)
+			return nil, toolserver.Errorf(BadArguments, "headers: %q: %q is no valid header", name, value)
 		}
 		r.Header.Set(name, value)
 	}
@@ -201,7 +201,7 @@ func (q *Requests) send(ctx context.Context, method, raw string, headers map[str
 	return a, nil
 }
 
-// notOfName reports characters that no name of a header has.
+// notOfName reports whether a character is invalid in the name of a header.
 func notOfName(c rune) bool {
 	return c <= ' ' || c >= 0x7f || strings.ContainsRune(`()<>@,;:\"/[]?={}`, c)
 }
@@ -229,7 +229,7 @@ func (q *Requests) do(r *nethttp.Request) (*answer, error) {
 	return a, nil
 }
 
-// asText is a body as text, if it is one. Of one that is cut off, part of a character may be missing at the end.
+// asText returns a body as text, if it is UTF-8. If it was cut, an incomplete character at the end is removed.
 func asText(body []byte, cut bool) (string, bool) {
 	for i := 0; ; i++ {
 		if utf8.Valid(body) {
@@ -242,7 +242,7 @@ func asText(body []byte, cut bool) (string, bool) {
 	}
 }
 
-// check says whether a URL may be asked for.
+// check returns an error unless the URL may be requested.
 func (q *Requests) check(u *url.URL) error {
 	if u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" {
 		return toolserver.Errorf(BadArguments, "url: want an http or https URL, have %q", u.Redacted())
@@ -262,7 +262,7 @@ func (q *Requests) check(u *url.URL) error {
 	return toolserver.Errorf(NotAllowed, "%s may not be asked; want one of %s", u.Host, strings.Join(q.o.Allow, ", "))
 }
 
-// follow lets redirects lead within the list. What was meant for another origin stays there.
+// follow allows redirects to hosts of the list, and removes the headers for a redirect to another origin.
 func (q *Requests) follow(r *nethttp.Request, via []*nethttp.Request) error {
 	if len(via) > maxRedirects {
 		return toolserver.Errorf(Unreachable, "more than %d redirects", maxRedirects)
@@ -286,7 +286,7 @@ func (q *Requests) refusal(u *url.URL, err error) error {
 	case errors.As(err, &known):
 		return toolserver.Errorf(known.Code, "%s: %s", u.Redacted(), known.Message)
 	case errors.Is(err, context.DeadlineExceeded):
-		return toolserver.Errorf(TimedOut, "%s: not done within %s", u.Redacted(), q.o.Timeout)
+		return toolserver.Errorf(TimedOut, "%s: no complete response within %s", u.Redacted(), q.o.Timeout)
 	}
 	var of *url.Error
 	if errors.As(err, &of) {

@@ -1,6 +1,6 @@
-// Package postgres is an MCP server over one PostgreSQL database. What reads runs in a read-only
-// transaction of the server itself, one statement at a time, and a connection keeps nothing of the call
-// before.
+// Package postgres is an MCP server over one PostgreSQL database. Queries run in a read-only
+// transaction, one statement per call, and a connection is reset after each
+// call.
 //
 //	DATABASE_URL=postgres://reader@localhost/shop go run ./examples/backends/postgres/cmd/postgres -readonly
 package postgres
@@ -38,10 +38,10 @@ type Database struct {
 	o    Options
 }
 
-// maxConnections is how many calls run side by side.
+// maxConnections bounds the calls that run concurrently.
 const maxConnections = 4
 
-// New reads the address; a connection is made when it is needed. Close the Database when done.
+// New parses the address; connections are opened when they are needed. Close the Database when done.
 func New(o Options) (*Database, error) {
 	if o.DSN == "" {
 		return nil, errors.New("want -dsn DSN, or DATABASE_URL in the environment: the database")
@@ -56,7 +56,7 @@ func New(o Options) (*Database, error) {
 	c.MaxConns = maxConnections
 	c.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeDescribeExec // one statement, and none that stays prepared
 	c.ConnConfig.RuntimeParams["application_name"] = "mcp-postgres"
-	// What a statement has set, locked, prepared or made for its session is gone with its call.
+	// Settings, locks, prepared statements and temporary tables of a call are removed after it.
 	c.AfterRelease = func(conn *pgx.Conn) bool {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
@@ -74,7 +74,7 @@ func New(o Options) (*Database, error) {
 func (d *Database) Close() { d.pool.Close() }
 
 // Main is the command: it parses args, without the program's name, and serves stdio,
-// or HTTP with -http, until ctx ends or the client is gone.
+// or HTTP with -http, until ctx ends or the client disconnects.
 func Main(ctx context.Context, args []string) error {
 	var o Options
 	flags := flag.NewFlagSet("postgres", flag.ContinueOnError)
@@ -127,10 +127,10 @@ func (d *Database) Server() *mcp.Server {
 	return s
 }
 
-// within runs f in a transaction, whose statements have their time at the server. A connection that has died
-// while nobody used it shows at the begin, when nothing has been done: another is taken.
+// within runs f in a transaction with a statement timeout at the server. If an idle connection broke, which
+// its BEGIN finds before any statement was executed, it uses another one.
 func (d *Database) within(ctx context.Context, mode pgx.TxAccessMode, f func(context.Context, pgx.Tx) error) error {
-	ctx, cancel := context.WithTimeout(ctx, d.o.Timeout+5*time.Second) // for a server that does not answer at all
+	ctx, cancel := context.WithTimeout(ctx, d.o.Timeout+5*time.Second) // longer, for a server that does not answer at all
 	defer cancel()
 	for try := 0; ; try++ {
 		begun := false

@@ -31,8 +31,8 @@ const (
 	Unreachable  = "unreachable" // the database does not answer
 )
 
-// readers are the first words of statements that read. The transaction holds by itself; what it
-// cannot hold, such as COPY TO PROGRAM, begins otherwise.
+// readers are the first words of statements that read. The read-only transaction refuses all writes to the
+// database; statements with other effects, such as COPY TO PROGRAM, have other first words.
 var readers = []string{"SELECT", "VALUES", "TABLE", "WITH", "EXPLAIN", "SHOW"}
 
 type queryIn struct {
@@ -68,7 +68,7 @@ func (d *Database) query(ctx context.Context, in queryIn) (*queryOut, error) {
 		}
 		out, err = collect(rows, in.MaxRows)
 		if err == nil && out.Truncated {
-			stop() // and the connection with it: the server would send all the rest
+			stop() // closes the connection: the server would send all the remaining rows
 			rows.Close()
 			return errEnough
 		}
@@ -101,7 +101,7 @@ func (d *Database) execute(ctx context.Context, in executeIn) (*executeOut, erro
 	}
 	out := &executeOut{}
 	err = d.within(ctx, pgx.ReadWrite, func(ctx context.Context, tx pgx.Tx) error {
-		rows, err := tx.Query(ctx, in.SQL, params...) // and not Exec, which takes several statements where there are no parameters
+		rows, err := tx.Query(ctx, in.SQL, params...) // not Exec, which accepts several statements where there are no parameters
 		if err != nil {
 			return err
 		}
@@ -115,9 +115,9 @@ func (d *Database) execute(ctx context.Context, in executeIn) (*executeOut, erro
 	return out, nil
 }
 
-// values are parameters as text, whose types the statement decides, for a result that is text, too.
+// values returns the arguments for pgx: the parameters as text, whose types the statement determines, and the text format for results.
 func values(params []any) ([]any, error) {
-	out := []any{pgx.QueryResultFormats{pgx.TextFormatCode}} // an option of pgx, which stands before them
+	out := []any{pgx.QueryResultFormats{pgx.TextFormatCode}} // an option of pgx, before the parameters
 	for i, p := range params {
 		switch v := p.(type) {
 		case nil:
@@ -138,7 +138,7 @@ func values(params []any) ([]any, error) {
 	return out, nil
 }
 
-// firstWord is the word that a statement begins with, behind white space, comments and parentheses.
+// firstWord is the first word of a statement after white space, comments and parentheses.
 func firstWord(sql string) string {
 	for {
 		sql = strings.TrimLeft(sql, " \t\r\n\f\v(")
@@ -157,7 +157,7 @@ func firstWord(sql string) string {
 	}
 }
 
-// behindComment is what follows a comment; comments of PostgreSQL nest.
+// behindComment is the text after a comment; comments of PostgreSQL nest.
 func behindComment(sql string) string {
 	for depth, i := 0, 0; i+1 < len(sql); i++ {
 		switch sql[i : i+2] {
@@ -202,8 +202,8 @@ func collect(rows pgx.Rows, limit int) (*queryOut, error) {
 	return out, nil
 }
 
-// asJSON is a value in the JSON that says most of it: numbers with all their digits, json as it
-// is, everything else as the text that PostgreSQL writes.
+// asJSON is a value as JSON: numbers with all their digits, json unchanged, all others as
+// PostgreSQL's text.
 func asJSON(raw []byte, f pgconn.FieldDescription) (json.RawMessage, error) {
 	if raw == nil {
 		return json.RawMessage("null"), nil
@@ -215,24 +215,24 @@ func asJSON(raw []byte, f pgconn.FieldDescription) (json.RawMessage, error) {
 	case pgtype.BoolOID:
 		return json.RawMessage(map[bool]string{true: "true", false: "false"}[string(raw) == "t"]), nil
 	case pgtype.Int2OID, pgtype.Int4OID, pgtype.Int8OID, pgtype.OIDOID, pgtype.Float4OID, pgtype.Float8OID, pgtype.NumericOID, pgtype.JSONOID, pgtype.JSONBOID:
-		if json.Valid(raw) { // NaN and Infinity are none
+		if json.Valid(raw) { // NaN and Infinity are not
 			return json.RawMessage(slices.Clone(raw)), nil
 		}
 	}
 	return json.Marshal(string(raw))
 }
 
-// refusal is the error of a statement in words that its caller can use.
+// refusal converts the error of a statement into one for the caller.
 func (d *Database) refusal(err error) error {
 	var of *pgconn.PgError
 	var known *toolserver.Error
 	switch {
 	case err == nil || errors.Is(err, errEnough) || errors.As(err, &known):
 		return err
-	case errors.As(err, &of) && strings.HasPrefix(of.Code, "57P"): // it stops, or starts
+	case errors.As(err, &of) && strings.HasPrefix(of.Code, "57P"): // the server shuts down or starts
 		return toolserver.Errorf(Unreachable, "the database does not answer")
 	case errors.As(err, &of) && of.Code == "57014":
-		return toolserver.Errorf(TimedOut, "sql: not done within %s", d.o.Timeout)
+		return toolserver.Errorf(TimedOut, "sql: the statement did not end within %s", d.o.Timeout)
 	case errors.As(err, &of):
 		return toolserver.Errorf(Failed, "sql: %s (SQLSTATE %s)%s", of.Message, of.Code, position(of))
 	case errors.Is(err, context.DeadlineExceeded):

@@ -18,7 +18,7 @@ type table struct {
 	Type   string `json:"type" jsonschema:"table, view, materialized view or foreign table"`
 }
 
-// listed are the tables and views that the role may look at, except those of the server itself.
+// listed are the tables and views that the role may read, except the system catalogs.
 const listed = `
 SELECT n.nspname, c.relname,
   CASE c.relkind WHEN 'v' THEN 'view' WHEN 'm' THEN 'materialized view' WHEN 'f' THEN 'foreign table' ELSE 'table' END

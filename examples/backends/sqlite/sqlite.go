@@ -1,4 +1,4 @@
-// Package sqlite is an MCP server over one SQLite database. What reads goes over a connection that cannot
+// Package sqlite is an MCP server over one SQLite database. Queries use a connection that cannot
 // write, and no statement reaches another file.
 //
 //	go run ./examples/backends/sqlite/cmd/sqlite -db data.db -readonly
@@ -52,7 +52,7 @@ func New(o Options) (*Database, error) {
 func (d *Database) Close() error { return d.db.Close() }
 
 // Main is the command: it parses args, without the program's name, and serves stdio,
-// or HTTP with -http, until ctx ends or the client is gone.
+// or HTTP with -http, until ctx ends or the client disconnects.
 func Main(ctx context.Context, args []string) error {
 	var o Options
 	flags := flag.NewFlagSet("sqlite", flag.ContinueOnError)

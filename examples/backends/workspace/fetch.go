@@ -90,7 +90,7 @@ func (w *Workspace) fetchError(raw string, err error) error {
 	case errors.As(err, &refusal):
 		return toolserver.Errorf(refusal.Code, "fetch %s: %s", raw, refusal.Message)
 	case errors.Is(err, context.DeadlineExceeded):
-		return toolserver.Errorf("timeout", "fetch %s: not done within %s", raw, w.o.FetchTimeout)
+		return toolserver.Errorf("timeout", "fetch %s: no complete response within %s", raw, w.o.FetchTimeout)
 	}
 	var ue *url.Error
 	if errors.As(err, &ue) {
@@ -111,9 +111,9 @@ func checkURL(u *url.URL) error {
 	return nil
 }
 
-// newClient returns a client whose every connection, also after a redirect, is checked
-// by the address that is dialled: what a name resolved to before does not count. It uses
-// no proxy of the environment, which would dial for it.
+// newClient returns a client that checks the address of every connection when it dials it, also
+// after a redirect, whatever the name resolved to before. It uses
+// no proxy of the environment: a proxy would dial the address instead, unchecked.
 func newClient(allow []string) *http.Client {
 	d := dialer{
 		guarded: net.Dialer{Timeout: 10 * time.Second, Control: guard.RefusePrivate},

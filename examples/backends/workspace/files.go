@@ -17,7 +17,7 @@ import (
 	"github.com/vmcp-dev/vmcp/examples/backends/internal/toolserver"
 )
 
-// maxEntries bounds one list_files, as a directory tree can hold millions.
+// maxEntries bounds the entries of one list_files.
 const maxEntries = 1000
 
 func (w *Workspace) addFileTools(s *mcp.Server) {
@@ -195,7 +195,7 @@ func (l *listing) visit(name string, d fs.DirEntry, err error) error {
 			return toolserver.Errorf("bad_path", "list %s: want a directory, have a file", name)
 		}
 		return err
-	case err != nil: // a directory below that cannot be read hides only what is in it
+	case err != nil: // the entries of an unreadable directory are left out
 		return nil
 	}
 	if err := l.add(name, d); err != nil {
@@ -216,7 +216,7 @@ func (l *listing) add(name string, d fs.DirEntry) error {
 		return fs.SkipAll
 	}
 	info, err := d.Info()
-	if err != nil { // gone since the directory was read
+	if err != nil { // removed since the directory was read
 		return nil
 	}
 	l.out.Entries = append(l.out.Entries, entry{

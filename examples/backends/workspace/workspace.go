@@ -1,5 +1,5 @@
 // Package workspace is an MCP server over one directory, one SQLite database and the
-// public web, made so that a hostile client stays inside: paths cannot leave the
+// public web, with bounds that a hostile client cannot pass: paths cannot leave the
 // directory, SQL cannot reach another file, and a fetch cannot reach a private address.
 //
 //	go run ./examples/backends/workspace/cmd/workspace -root .
@@ -26,10 +26,10 @@ type Options struct {
 	// Root is the directory of the file tools.
 	Root string
 	// Database is a SQLite file outside of Root, so that the file tools cannot rewrite
-	// it. It is created when missing. Default: a database in memory.
+	// it. It is created if it is missing. Default: a database in memory.
 	Database string
-	// Seed is a file of SQL that fills a database that has no tables yet. It comes from
-	// whoever starts the server and may hold any statements.
+	// Seed is a file of SQL that fills a database that has no tables yet. It is trusted: it may have any
+	// statements.
 	Seed string
 	// MaxFile is the largest piece of a file that is read or written in one call. Default 1 MiB.
 	MaxFile int64
@@ -95,7 +95,7 @@ func (w *Workspace) Server() *mcp.Server {
 }
 
 // Main is the command: it parses args, without the program's name, and serves stdio,
-// or HTTP with -http, until ctx ends or the client is gone.
+// or HTTP with -http, until ctx ends or the client disconnects.
 func Main(ctx context.Context, args []string) error {
 	var o Options
 	flags := flag.NewFlagSet("workspace", flag.ContinueOnError)

@@ -13,8 +13,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// With this variable set, the test binary is the server, so that the tests over stdio
-// run what they test.
+// With this variable set, the test binary runs the server, for the tests over stdio.
 const serveEnv = "WORKSPACE_TEST_SERVE"
 
 func TestMain(m *testing.M) {

@@ -16,9 +16,9 @@ type splice struct {
 	text       string
 }
 
-// edit returns the file with value at p. Several ways to write it are tried, the one
-// that looks best first; the first that reads back as it should is taken, so that an
-// edit either does what was asked and nothing else, or is refused.
+// edit returns the file with value at p. It tries several ways to write the value, the most
+// readable first, and returns the first one whose text parses to the expected documents: an
+// edit makes exactly the requested change, or is refused.
 func (s *source) edit(p *place, value *node) ([]byte, error) {
 	change := s.replacements
 	if p.node == nil {
@@ -37,8 +37,8 @@ func (s *source) edit(p *place, value *node) ([]byte, error) {
 	return nil, toolserver.Errorf(BadValue, "%s: this value cannot be written there without touching the rest of the file", pathText(append(slices.Clone(p.done), p.rest...)))
 }
 
-// wrap puts value below the steps that are missing; nil when one of them is an index
-// other than the first.
+// wrap returns value inside of mappings and lists for the missing steps; nil when one of them is an index
+// other than 0.
 func wrap(steps []step, value *node) *node {
 	for _, st := range slices.Backward(steps) {
 		switch {
@@ -63,7 +63,7 @@ func (s *source) apply(c splice) []byte {
 	return slices.Concat(s.text[:c.start], []byte(text), s.text[c.end:])
 }
 
-// levelOf is the level of the child of the last of parents.
+// levelOf is the level of the children of the last of parents.
 func levelOf(parents []*node) level {
 	c := level{indent: -1}
 	for _, n := range parents {
@@ -72,19 +72,19 @@ func levelOf(parents []*node) level {
 	return c
 }
 
-// replacements are the ways to put value where p.node is.
+// replacements are the ways to replace p.node by value.
 func (s *source) replacements(p *place, value *node) []splice {
 	n, c := p.node, levelOf(p.parents)
 	start, end := s.body(n), s.end(n, c)
 	block := !c.flow && !isFlow(n) && len(n.Content) > 0
-	if block { // the comment after the last line goes with it
+	if block { // the comment after the last line is replaced, too
 		end += len(bytes.TrimRight(s.text[end:end+lineLength(s.text[end:])], spaces))
 	}
 	switch {
 	case len(value.Content) > 0 && block:
 		return []splice{
 			{start, end, blockFrom(value, n.Column-1, n.Column-1)},
-			{start, end, blockFrom(value, n.Column-1, c.indent+2)}, // a list may stand below its key, a mapping not
+			{start, end, blockFrom(value, n.Column-1, c.indent+2)}, // a list may have the indentation of its key, a mapping not
 			{start, end, flowText(value)},
 		}
 	case block:
@@ -101,13 +101,13 @@ func (s *source) replacements(p *place, value *node) []splice {
 	return out
 }
 
-// blockFrom writes a value in lines indented by n, from a column on.
+// blockFrom writes a value in block style: lines indented by n, the first one beginning at column.
 func blockFrom(value *node, column, n int) string {
 	text := strings.Join(indent(blockLines(value), n), "\n")
 	return text[min(column, n):]
 }
 
-// orUntagged adds the splice that drops the tag before a scalar: !!int does not fit a string.
+// orUntagged adds the splice that removes the tag before a scalar, such as !!int before a string.
 func (s *source) orUntagged(n *node, c splice) []splice {
 	return []splice{c, {s.offset(n), c.end, c.text}}
 }
@@ -122,7 +122,7 @@ func (s *source) afterMark(start int) int {
 	return len(before)
 }
 
-// fillings are the ways to write a value where nothing is after the ":" or "-".
+// fillings are the ways to write a value after a ":" or "-" that has none.
 func (s *source) fillings(p *place, value *node) []splice {
 	at := s.offset(p.node)
 	c := levelOf(p.parents)
@@ -152,7 +152,7 @@ func literal(n, value *node, c level) (string, bool) {
 	return head + "\n" + strings.Join(lines, "\n"), true
 }
 
-// insertions are the ways to add a key or an element that is not there.
+// insertions are the ways to add a missing key or element.
 func (s *source) insertions(p *place, value *node) []splice {
 	if len(p.parents) == 0 {
 		return []splice{s.appended(len(s.text), blockLines(wrap(p.rest[:1], value)))}
@@ -172,8 +172,8 @@ func (s *source) insertions(p *place, value *node) []splice {
 	return []splice{s.appended(line, indent(blockLines(entry), parent.Column-1))}
 }
 
-// accepts reports whether the parent can take what is missing: a mapping any key, a
-// list the next element, and a null either.
+// accepts reports whether the missing step can be added to the parent: any key to a mapping, the
+// next element to a list, and either to a null.
 func accepts(p *place) bool {
 	if len(p.parents) == 0 {
 		return p.rest[0].index <= 0
@@ -210,7 +210,7 @@ func (s *source) flowInsertion(parent *node, at int, st step, value *node) []spl
 	return []splice{{end, end, ", " + text}, {at, at, text}}
 }
 
-// expected is what the documents are after the edit.
+// expected are the documents after the edit.
 func (s *source) expected(p *place, value *node) []*node {
 	swap := map[*node]*node{}
 	switch {
@@ -229,8 +229,8 @@ func (s *source) expected(p *place, value *node) []*node {
 	return out
 }
 
-// withProperties gives a value the anchor that it replaces, and the tag too when it is
-// one of the user's own, such as !Ref, and the new value is of the same kind.
+// withProperties returns value with the anchor of the value that it replaces, and with its tag when that is
+// a local one, such as !Ref, and the new value is of the same kind.
 func withProperties(value, old *node) *node {
 	n := *value
 	n.Anchor = old.Anchor
@@ -279,11 +279,11 @@ func same(a, b *node) bool {
 
 func isNull(n *node) bool { return n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" }
 
-// keepsComments reports whether every comment outside of the bytes that were replaced is
-// a comment in the new text, and nothing else became one.
+// keepsComments reports whether the comments of the new text are those outside of the bytes that were
+// replaced.
 func (s *source) keepsComments(got *source, c splice) bool {
 	if len(s.docs) == 0 || bytes.Contains(s.text[c.start:c.end], []byte("#")) {
-		return true // no nodes to hold comments yet, or a collection that takes its comments along
+		return true // there are no nodes with comments yet, or a collection is replaced with its comments
 	}
 	return slices.Equal(comments(s.docs), comments(got.docs))
 }

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/vmcp-dev/vmcp/internal/testmode"
 )
 
 // setText is set on a text.
@@ -154,7 +156,10 @@ func TestSetTouchesNothingElse(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, path := range paths(s.root(), nil) {
+			for i, path := range paths(s.root(), nil) {
+				if i%4 != 0 && !testmode.Thorough() {
+					continue
+				}
 				for _, v := range values {
 					checkSet(t, string(text), path, v)
 				}
@@ -197,7 +202,7 @@ func usedElsewhere(text, path string) bool {
 	return first != "" && strings.Contains(text, "&")
 }
 
-// linesOf returns the lines, from 1, that the value stands on, the one of its key included.
+// linesOf returns the lines, from 1, of the value and its key.
 func linesOf(t *testing.T, text, path string) (first, last int) {
 	t.Helper()
 	steps, err := parsePath(path)

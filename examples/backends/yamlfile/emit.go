@@ -4,20 +4,23 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"unicode"
 
 	"go.yaml.in/yaml/v3"
 )
 
-// plainText is what may stand without quotes in a block: no character that means
-// something at the start, no ": " and no " #", no space at the end.
-var plainText = regexp.MustCompile(`^[\pL\pN_/.~+(-](?:[\pL\pN_/.~+()@%=*&!?;$<>^|\\-]|[:,'"\[\]{}][^\s]|[ ][^\s#:])*$`)
+// plainText matches text that needs no quotes in block style: without an indicator
+// character at the start, without ": " and " #", and without a space at the end.
+var plainText = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^[\pL\pN_/.~+(-](?:[\pL\pN_/.~+()@%=*&!?;$<>^|\\-]|[:,'"\[\]{}][^\s]|[ ][^\s#:])*$`)
+})
 
-// oldScalar is text that YAML 1.1 readers take for a boolean or a number of base 60.
+// oldScalar matches text that YAML 1.1 parsers read as a boolean or a number of base 60.
 var oldScalar = regexp.MustCompile(`^(?i:y|n|yes|no|on|off|[-+]?[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?)$`)
 
 func isPlain(s string, flow bool) bool {
-	if !plainText.MatchString(s) || flow && strings.ContainsAny(s, ",[]{}") {
+	if !plainText().MatchString(s) || flow && strings.ContainsAny(s, ",[]{}") {
 		return false
 	}
 	if strings.HasPrefix(s, "- ") || strings.HasPrefix(s, "---") || strings.HasPrefix(s, "...") || s == "-" {
@@ -26,7 +29,7 @@ func isPlain(s string, flow bool) bool {
 	return !oldScalar.MatchString(s) && (&node{Kind: yaml.ScalarNode, Value: s}).ShortTag() == "!!str"
 }
 
-// scalarText writes a scalar on one line, quoted as like is, when it is a quoted string.
+// scalarText writes a scalar on one line; a string with the quotes of the style like, if it has some.
 func scalarText(n *node, like yaml.Style, flow bool) string {
 	switch {
 	case n.Tag != "!!str":
@@ -39,12 +42,12 @@ func scalarText(n *node, like yaml.Style, flow bool) string {
 	return n.Value
 }
 
-// isPrintable reports whether s can stand on one line as it is.
+// isPrintable reports whether s can be written on one line without escapes.
 func isPrintable(s string) bool {
 	return !slices.ContainsFunc([]rune(s), func(r rune) bool { return r != ' ' && !unicode.IsGraphic(r) || unicode.In(r, unicode.Zl, unicode.Zp) })
 }
 
-// doubleQuoted writes a string as JSON does, which YAML reads alike, and escapes what
+// doubleQuoted writes a string as JSON, which YAML reads in the same way, and escapes the characters that
 // only YAML forbids.
 func doubleQuoted(s string) string {
 	var b strings.Builder

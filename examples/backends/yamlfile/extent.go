@@ -7,13 +7,13 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// The parser says where a node starts but not where it ends. What follows finds the
-// end from the text, helped by the value that the parser has read. It need not be
+// The parser has the start of a node, but not its end. The functions of this file find the
+// end from the text and the value that the parser has read. They need not be
 // right for all of YAML: an edit is parsed again before it is used.
 
 const spaces = " \t\r\n"
 
-// level is what the end of a node depends on.
+// level is the context on which the end of a node depends.
 type level struct {
 	flow   bool // inside of [] or {}
 	indent int  // of the block collection around, -1 at the top
@@ -67,7 +67,7 @@ func (s *source) end(n *node, c level) int {
 	return endPlain(s.text, i, n.Value, c.flow)
 }
 
-// isEmpty reports whether n is a null that is not written.
+// isEmpty reports whether n is an implicit null.
 func isEmpty(n *node) bool {
 	return n.Kind == yaml.ScalarNode && n.Value == "" && n.Tag == "!!null" && n.Anchor == ""
 }
@@ -135,8 +135,8 @@ func endSingle(text []byte, i int) int {
 	return len(text)
 }
 
-// endBlock is the end of a | or > scalar: the last line that is indented as the first,
-// and with + in its head the empty lines after it.
+// endBlock is the end of a | or > scalar: the last line with the indentation of the first,
+// and with + in its header the empty lines after it.
 func endBlock(text []byte, i, indent int) int {
 	head := text[i : i+lineLength(text[i:])]
 	keep := bytes.ContainsRune(bytes.SplitN(head, []byte("#"), 2)[0], '+')
@@ -156,7 +156,7 @@ func endBlock(text []byte, i, indent int) int {
 	return end
 }
 
-// endPlain adds lines until they fold into the value that was read.
+// endPlain is the end of a plain scalar: it adds lines until the folded text is the value that was read.
 func endPlain(text []byte, i int, value string, flow bool) int {
 	var folded string
 	blank := 0
@@ -182,7 +182,7 @@ func endPlain(text []byte, i int, value string, flow bool) int {
 	return i
 }
 
-// plainLength is how much of a line belongs to a plain scalar.
+// plainLength is the length of the part of a line that belongs to a plain scalar.
 func plainLength(line []byte, flow bool) int {
 	for i, c := range line {
 		last := i+1 == len(line)

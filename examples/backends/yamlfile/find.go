@@ -15,12 +15,12 @@ import (
 
 type node = yaml.Node
 
-// source is a parsed file: its bytes, and the positions that the nodes give in it.
+// source is a parsed file: its bytes, and its nodes, which have positions in them.
 type source struct {
 	text  []byte
 	lines []int   // offsets at which lines start
 	docs  []*node // all documents
-	doc   int     // the one in use
+	doc   int     // index of the document in use
 }
 
 func parse(text []byte, document int) (*source, error) {
@@ -46,7 +46,7 @@ func parse(text []byte, document int) (*source, error) {
 	return s, nil
 }
 
-// lineStarts follows the line breaks of YAML 1.1, by which the parser counts lines.
+// lineStarts returns the offsets of lines, by the line breaks of YAML 1.1, as the parser counts them.
 func lineStarts(text []byte) []int {
 	starts := []int{0}
 	for i := 0; i < len(text); {
@@ -65,8 +65,8 @@ func lineStarts(text []byte) []int {
 	return starts
 }
 
-// offset is where a node starts. Columns count characters, from 1. A null that is not
-// written can be on a line after the last.
+// offset is the offset at which a node starts. Columns count characters, from 1. An implicit
+// null can be on a line after the last.
 func (s *source) offset(n *node) int {
 	if n.Line > len(s.lines) {
 		return len(s.text)
@@ -89,7 +89,7 @@ func bom(text []byte) []byte {
 	return nil
 }
 
-// root is the top value of the document, nil when the file has none.
+// root is the top value of the document, nil for an empty file.
 func (s *source) root() *node {
 	if len(s.docs) == 0 {
 		return nil
@@ -97,7 +97,7 @@ func (s *source) root() *node {
 	return s.docs[s.doc].Content[0]
 }
 
-// place is where a path leads: to a node, or to the parent that lacks the first of rest.
+// place is the result of following a path: a node, or the parent that does not have the first step of rest.
 type place struct {
 	node    *node
 	parents []*node // from the document's top to the parent of node
@@ -105,14 +105,14 @@ type place struct {
 	rest    []step // empty when node is set
 }
 
-// Whether find goes through aliases and merge keys. A change must not: it would change
-// the other users of the anchor too.
+// Whether find follows aliases and merge keys. For a change it must not, which would change
+// the other uses of the anchor, too.
 const (
 	follow = true
 	stay   = false
 )
 
-// find walks along steps as far as it goes.
+// find follows steps as far as they exist.
 func (s *source) find(steps []step, through bool) (*place, error) {
 	p := &place{node: s.root()}
 	for i, st := range steps {
@@ -174,14 +174,14 @@ func valueOf(n *node, key string) (*node, error) {
 			continue
 		}
 		if found != nil {
-			return nil, toolserver.Errorf(Malformed, "key %q is there twice, on lines %d and %d", key, where.Line, k.Line)
+			return nil, toolserver.Errorf(Malformed, "duplicate key %q, on lines %d and %d", key, where.Line, k.Line)
 		}
 		found, where = n.Content[i+1], k
 	}
 	return found, nil
 }
 
-// merged looks for a key in the mappings that << names, each once: they can form a circle.
+// merged finds a key in the mappings that << names, each visited once: they can form a cycle.
 func merged(n *node, key string, seen map[*node]bool) (*node, error) {
 	for _, m := range merges(n) {
 		if seen[m] {
@@ -226,7 +226,7 @@ func target(n *node) *node {
 	return n
 }
 
-// missing says how far the path goes and what is there instead.
+// missing is the error of a path that does not exist: how far it exists, and what is there.
 func (p *place) missing() error {
 	if len(p.parents) == 0 {
 		return toolserver.Errorf(NotFound, "no %s: the document is empty", pathText(p.rest))

@@ -4,6 +4,6 @@ package yamlfile
 
 import "os"
 
-// lock does nothing where a directory cannot be locked: changes of one process still
-// come one at a time.
+// lock does nothing where a directory cannot be locked: only the changes of one process are
+// serialized.
 func lock(*os.Root) (unlock func(), err error) { return func() {}, nil }

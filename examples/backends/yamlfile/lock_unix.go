@@ -9,7 +9,7 @@ import (
 )
 
 // lock waits until no other process changes files below the same root. The lock is on
-// the directory itself, so that no lock file is left in it, and ends with the process.
+// the directory itself, so that there is no lock file, and is released when the process ends.
 func lock(root *os.Root) (unlock func(), err error) {
 	d, err := root.Open(".")
 	if err != nil {

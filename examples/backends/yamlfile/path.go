@@ -38,8 +38,8 @@ func pathText(steps []step) string {
 	return b.String()
 }
 
-// parsePath parses a path such as server.port, list[2].name or labels["a.b"].x; the
-// text in quotes is a JSON string. The empty path is the document itself.
+// parsePath parses a path such as server.port, list[2].name or labels["a.b"].x; a
+// key in quotes is a JSON string. The empty path is the document itself.
 func parsePath(path string) ([]step, error) {
 	var steps []step
 	rest := path

@@ -13,10 +13,10 @@ import (
 	"github.com/vmcp-dev/vmcp/examples/backends/internal/toolserver"
 )
 
-// maxDepth bounds nesting, which through aliases can have no end.
+// maxDepth bounds nesting, which can be infinite with aliases.
 const maxDepth = 100
 
-// maxValue bounds the JSON of one value: with aliases, a short file can hold a huge one.
+// maxValue bounds the JSON of one value, in bytes: with aliases, a short file can have a huge value.
 const maxValue = 4 << 20
 
 // appendJSON appends a value as JSON, keys in their order, numbers digit for digit
@@ -59,7 +59,7 @@ func appendObject(b []byte, n *node, depth int) ([]byte, error) {
 	return append(w.b, '}'), nil
 }
 
-// objectWriter writes the entries of a mapping, then those it merges in, each mapping
+// objectWriter writes the entries of a mapping, then those of its merge keys, each mapping
 // once.
 type objectWriter struct {
 	b     []byte
@@ -110,7 +110,7 @@ func appendScalar(b []byte, n *node) []byte {
 			}
 		}
 	}
-	return appendString(b, n.Value) // dates, binary, infinity: JSON has only text for them
+	return appendString(b, n.Value) // dates, binary and infinity are texts in JSON
 }
 
 func finite(v any) bool {
@@ -126,7 +126,7 @@ func appendString(b []byte, s string) []byte {
 	return append(b, bytes.TrimSuffix(w.Bytes(), []byte("\n"))...)
 }
 
-// nodeOf makes a node of JSON, with keys in their order and numbers as they are written.
+// nodeOf converts JSON into a node, with keys in their order and the digits of numbers unchanged.
 func nodeOf(raw json.RawMessage) (*node, error) {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.UseNumber()

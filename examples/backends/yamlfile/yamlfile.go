@@ -1,7 +1,7 @@
 // Package yamlfile is an MCP server that reads and changes single values in YAML files
-// by path. A change touches the bytes of that value and nothing else: comments, layout
-// and quoting of the rest stay as they are, and the file is replaced as a whole or not
-// at all.
+// by path. A change replaces the bytes of that value and nothing else: comments, layout
+// and quoting of the rest are kept, and the file is replaced
+// atomically.
 //
 //	go run ./examples/backends/yamlfile/cmd/yamlfile -root .
 package yamlfile
@@ -25,8 +25,8 @@ import (
 // Codes of refusals.
 const (
 	Unreadable = "unreadable_file" // missing, outside of the root, not a file, too large
-	Unwritable = "unwritable_file" // the new content could not be stored; the file is as it was
-	Malformed  = "parse_error"     // not YAML, or not clear: a key that is there twice
+	Unwritable = "unwritable_file" // the new content could not be stored; the file is not changed
+	Malformed  = "parse_error"     // not YAML, or ambiguous: a duplicate key
 	NotFound   = "path_not_found"
 	BadPath    = "bad_path" // the path is not written as a path
 	BadValue   = "bad_value"
@@ -37,7 +37,7 @@ const maxFile = 4 << 20
 
 // Options of a server. Root is required.
 type Options struct {
-	// Root is the directory whose files can be reached.
+	// Root is the directory of the files.
 	Root string
 }
 
@@ -60,7 +60,7 @@ func New(o Options) (*Files, error) {
 func (f *Files) Close() error { return f.root.Close() }
 
 // Main is the command: it parses args, without the program's name, and serves stdio,
-// or HTTP with -http, until ctx ends or the client is gone.
+// or HTTP with -http, until ctx ends or the client disconnects.
 func Main(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("yamlfile", flag.ContinueOnError)
 	root := flags.String("root", ".", "directory of the files")
@@ -172,7 +172,7 @@ func (f *Files) set(_ context.Context, in setIn) (*setOut, error) {
 	return f.change(in, steps, value)
 }
 
-// change is the part of set that must not run twice at a time.
+// change is the part of set that must not run concurrently.
 func (f *Files) change(in setIn, steps []step, value *node) (*setOut, error) {
 	s, err := f.read(in.File, in.Document)
 	if err != nil {
@@ -217,7 +217,7 @@ func (f *Files) read(name string, document int) (*source, error) {
 	return s, nil
 }
 
-// at puts the file's name before a refusal.
+// at adds the file's name to a refusal.
 func at(file string, err error) error {
 	var e *toolserver.Error
 	if errors.As(err, &e) {

@@ -189,7 +189,7 @@ func TestRefusals(t *testing.T) {
 		{"get", Malformed, args{"file": "bad.yaml", "path": "a"}, "bad.yaml: line 1: did not find expected ',' or ']'"},
 		{"set", Malformed, args{"file": "bad.yaml", "path": "a", "value": 1}, "bad.yaml: line 1: did not find expected ',' or ']'"},
 		{"get", Malformed, args{"file": "latin1.yaml", "path": "a"}, "latin1.yaml: not UTF-8"},
-		{"get", Malformed, args{"path": "twice"}, `app.yaml: key "twice" is there twice, on lines 10 and 11`},
+		{"get", Malformed, args{"path": "twice"}, `app.yaml: duplicate key "twice", on lines 10 and 11`},
 		{"get", NotFound, args{"path": "server.prot"}, `app.yaml: no server.prot: server has no key "prot", but port, host`},
 		{"set", NotFound, args{"path": "server.prot", "value": 1}, `app.yaml: no server.prot: server has no key "prot", but port, host`},
 		{"get", NotFound, args{"path": "list[2].name"}, "app.yaml: no list[2].name: list has 2 elements"},

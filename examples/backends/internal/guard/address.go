@@ -1,4 +1,4 @@
-// Package guard keeps requests of the example backends away from addresses that are not of the public internet.
+// Package guard refuses connections of the example backends to addresses that are not of the public internet.
 package guard
 
 import (
@@ -25,8 +25,8 @@ var special = prefixes(
 	"240.0.0.0/4",     // reserved, and broadcast
 )
 
-// unicast6 is all of IPv6 that is given to hosts; special6 is what is not theirs in it.
-// Tunnels count as special, since an IPv4 address of any kind can be inside.
+// unicast6 is the global unicast range of IPv6; special6 are the blocks in it that are not for hosts of the public internet.
+// Tunnels are among them, since they can have any IPv4 address inside.
 var (
 	unicast6 = netip.MustParsePrefix("2000::/3")
 	special6 = prefixes(
@@ -54,15 +54,15 @@ func Public(ip netip.Addr) bool {
 	return ip.IsGlobalUnicast() && !ip.IsPrivate() && !slices.ContainsFunc(special, within)
 }
 
-// parseAddr parses an address as the dialer writes it: an IPv4 address inside of an
-// IPv6 one comes out as IPv4, a zone is dropped.
+// parseAddr parses an address in the form of the dialer: an IPv4-mapped IPv6 address
+// becomes an IPv4 address, a zone is dropped.
 func parseAddr(s string) (netip.Addr, error) {
 	ip, err := netip.ParseAddr(s)
 	return ip.Unmap().WithZone(""), err
 }
 
-// RefusePrivate is for net.Dialer.Control: it runs between the resolving of a name and the
-// connect, so that it counts what is dialled, and not what a name resolved to before. The refusal
+// RefusePrivate is a function for net.Dialer.Control: it is called after a name was resolved and before
+// the connect, with the address that is dialled, so that a later change of the name has no effect. The refusal
 // has the code private_address.
 func RefusePrivate(_, addr string, _ syscall.RawConn) error {
 	host, _, err := net.SplitHostPort(addr)

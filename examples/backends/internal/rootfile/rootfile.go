@@ -1,5 +1,5 @@
-// Package rootfile reads and replaces regular files below an os.Root, the directory
-// that neither "..", nor an absolute path, nor a symbolic link leads out of.
+// Package rootfile reads and replaces regular files below an os.Root: paths with "..", absolute paths
+// and symbolic links cannot leave its directory.
 package rootfile
 
 import (
@@ -16,8 +16,8 @@ import (
 // ErrTooLarge is the error of Read for a file over the limit.
 var ErrTooLarge = errors.New("file is too large")
 
-// Open opens a regular file for reading. It does not wait for the writer of a named
-// pipe, and refuses everything that is not a regular file.
+// Open opens a regular file for reading. It refuses everything else, and does not block on a named
+// pipe.
 func Open(root *os.Root, name string) (*os.File, fs.FileInfo, error) {
 	f, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -34,7 +34,7 @@ func Open(root *os.Root, name string) (*os.File, fs.FileInfo, error) {
 	return f, info, nil
 }
 
-// Kind names what a directory entry is.
+// Kind names the type of a directory entry.
 func Kind(m fs.FileMode) string {
 	switch m.Type() {
 	case 0:
@@ -64,19 +64,19 @@ func Read(root *os.Root, name string, limit int64) ([]byte, error) {
 	return data, nil
 }
 
-// Replace gives the file new content, all or nothing, also when the machine stops in
-// between: a temporary file beside it is written, synced and renamed over it, then the
-// directory is synced. Permissions are kept; a new file gets 0644 less the umask.
+// Replace replaces the content of the file atomically, also when the machine crashes:
+// it writes a temporary file beside it, syncs it and renames it over the file, then syncs the
+// directory. Permissions are kept; a new file gets 0644 less the umask.
 //
 // A symbolic link is refused, since the rename would replace the link, not the file
-// it leads to. Other hard links to the file keep the old content.
+// it points to. Other hard links to the file keep the old content.
 func Replace(root *os.Root, name string, data []byte) error {
 	info, err := root.Lstat(name)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	if info != nil && info.Mode().Type() == fs.ModeSymlink {
-		return fmt.Errorf("%s is a symbolic link: name the file that it leads to", name)
+		return fmt.Errorf("%s is a symbolic link: name the file that it points to", name)
 	}
 	dir := filepath.Dir(name)
 	tmp := filepath.Join(dir, ".tmp-"+rand.Text())
@@ -115,15 +115,15 @@ func syncDir(root *os.Root, dir string) error {
 		return err
 	}
 	defer d.Close()
-	// Some file systems cannot sync a directory; the rename stands all the same.
+	// Some file systems cannot sync a directory; the file was renamed all the same.
 	if err := d.Sync(); err != nil && !errors.Is(err, syscall.EINVAL) && !errors.Is(err, errors.ErrUnsupported) {
 		return err
 	}
 	return nil
 }
 
-// Reason is what went wrong without the operation and path that os puts before it;
-// callers name the path as the client wrote it.
+// Reason is the cause of an error of os, without its operation and path;
+// callers add the path as the client wrote it.
 func Reason(err error) error {
 	var pe *fs.PathError
 	if errors.As(err, &pe) {

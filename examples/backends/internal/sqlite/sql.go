@@ -69,7 +69,7 @@ type ExecuteOut struct {
 	LastInsertID int64 `json:"lastInsertId"`
 }
 
-// Execute runs one writing statement. Refusals are those of Query.
+// Execute runs one writing statement. Refusals have the codes of Query.
 func (s *DB) Execute(ctx context.Context, in ExecuteIn) (*ExecuteOut, error) {
 	params, err := prepare(in.SQL, in.Params, writers)
 	if err != nil {
@@ -84,7 +84,7 @@ func (s *DB) Execute(ctx context.Context, in ExecuteIn) (*ExecuteOut, error) {
 		if err != nil {
 			return err
 		}
-		out.RowsAffected, _ = r.RowsAffected() // the driver knows both once the statement is done
+		out.RowsAffected, _ = r.RowsAffected() // the driver has both after the statement
 		out.LastInsertID, _ = r.LastInsertId()
 		return nil
 	})
@@ -96,7 +96,7 @@ func (s *DB) Execute(ctx context.Context, in ExecuteIn) (*ExecuteOut, error) {
 
 func (s *DB) sqlError(err error) error {
 	if errors.Is(err, context.DeadlineExceeded) {
-		return toolserver.Errorf("timeout", "sql: not done within %s", s.timeout)
+		return toolserver.Errorf("timeout", "sql: the statement did not end within %s", s.timeout)
 	}
 	return toolserver.Errorf("sql_error", "sql: %v", err)
 }
@@ -177,8 +177,8 @@ func scan(rows *sql.Rows, types []*sql.ColumnType) ([]any, error) {
 	return row, nil
 }
 
-// value is the JSON form of what the driver read. The driver turns the text of columns
-// declared as dates into times; this turns them back.
+// value converts a value of the driver for JSON. The driver converts the text of columns
+// declared as dates into times; value converts them back.
 func value(v any, declared string) any {
 	switch v := v.(type) {
 	case []byte:

@@ -1,5 +1,5 @@
-// Package sqlite is a SQLite database for the example backends, made so that a hostile client stays
-// inside: a statement cannot reach another file, lift a limit, or write where only reading is meant.
+// Package sqlite is a SQLite database for the example backends, with bounds that a hostile client cannot
+// pass: a statement cannot reach another file, raise a limit, or write through a query.
 package sqlite
 
 import (
@@ -22,38 +22,38 @@ import (
 
 // Options of a database.
 type Options struct {
-	// File is the database, which is created when missing. "" is a database in memory.
+	// File is the database, which is created if it is missing. "" is a database in memory.
 	File string
-	// Outside is a folder that File may not lie in; "" is none.
+	// Outside is a folder in which File may not be; "" for none.
 	Outside string
-	// Seed is a file of SQL that fills a database that has no tables yet. It comes from
-	// whoever starts the server and may hold any statements.
+	// Seed is a file of SQL that fills a database that has no tables yet. It is trusted: it may have any
+	// statements.
 	Seed string
 	// Timeout bounds one statement.
 	Timeout time.Duration
-	// ReadOnly opens a file that has to be there, and never to write.
+	// ReadOnly opens an existing file for reading only.
 	ReadOnly bool
 }
 
-// DB is one SQLite database, opened twice: to read only, and to write. No statement
-// makes the reader write, whatever its text is.
+// DB is one SQLite database, opened twice: read-only, and for writing. No statement
+// can write through the reader, whatever its text is.
 type DB struct {
-	reader, writer *sql.DB // writer is nil where nobody writes
-	// keep stays open and idle: a database in memory ends with its last connection,
-	// and the driver drops one that was interrupted.
+	reader, writer *sql.DB // writer is nil with ReadOnly
+	// keep is an idle connection that stays open: a database in memory ends with its last connection,
+	// and the driver closes one that was interrupted.
 	keep    *sql.Conn
 	timeout time.Duration
 }
 
-// pragmas hold for every connection: no temporary files (they would be outside of the
-// database), no trust in what a database file declares, 256 MiB each for the database
+// pragmas are set on every connection: no temporary files (they would be outside of the
+// database), an untrusted schema, 256 MiB each for the database
 // and for all memory of SQLite.
 var pragmas = []string{
 	"busy_timeout(5000)", "temp_store(2)", "trusted_schema(0)", "cell_size_check(1)",
 	"foreign_keys(1)", "max_page_count(65536)", "hard_heap_limit(268435456)",
 }
 
-// limits that a statement cannot lift: no ATTACH (and so no VACUUM, which attaches its
+// limits are limits of SQLite that a statement cannot raise: no ATTACH (and so no VACUUM, which attaches its
 // target), no values over 16 MiB, no SQL over 256 KiB.
 var limits = map[int]int{
 	lib.SQLITE_LIMIT_ATTACHED:   0,
@@ -62,7 +62,7 @@ var limits = map[int]int{
 }
 
 // countMemory makes SQLite count its memory, without which hard_heap_limit has no effect.
-// It is for the whole process and has to come before anything else uses SQLite.
+// It is process-wide and has to be called before any other use of SQLite.
 var countMemory = sync.OnceValue(func() error {
 	tls := libc.NewTLS()
 	defer tls.Close()
@@ -114,7 +114,7 @@ func dsn(file string, more ...string) string {
 	return file + sep + q.Encode()
 }
 
-// databaseURI is the database as the driver names it.
+// databaseURI is the driver's URI of the database.
 func databaseURI(o Options) (string, error) {
 	if o.File == "" {
 		return "file:/" + rand.Text() + "?vfs=memdb", nil // shared by the connections of this process
@@ -136,7 +136,7 @@ func databaseURI(o Options) (string, error) {
 	return (&url.URL{Scheme: "file", OmitHost: true, Path: filepath.ToSlash(file)}).String(), nil
 }
 
-// checkPlace checks that a folder is not within the one that the database may not lie in.
+// checkPlace checks that the folder of the database is not inside of Options.Outside.
 func (o Options) checkPlace(dir string) error {
 	if o.Outside == "" {
 		return nil
@@ -170,16 +170,16 @@ func (s *DB) Close() error {
 
 // reading runs f with a connection that cannot write.
 func (s *DB) reading(ctx context.Context, f func(context.Context, *sql.Conn) error) error {
-	return s.with(ctx, s.reader, f)
+	return s.with(ctx, s.timeout, s.reader, f)
 }
 
 // writing runs f with the one connection that can write.
 func (s *DB) writing(ctx context.Context, f func(context.Context, *sql.Conn) error) error {
-	return s.with(ctx, s.writer, f)
+	return s.with(ctx, s.timeout, s.writer, f)
 }
 
-func (s *DB) with(ctx context.Context, db *sql.DB, f func(context.Context, *sql.Conn) error) error {
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+func (s *DB) with(ctx context.Context, limit time.Duration, db *sql.DB, f func(context.Context, *sql.Conn) error) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	c, err := db.Conn(ctx)
 	if err != nil {
@@ -192,22 +192,25 @@ func (s *DB) with(ctx context.Context, db *sql.DB, f func(context.Context, *sql.
 		}
 	}
 	if err := f(ctx, c); err != nil {
-		return errors.Join(ctx.Err(), err) // an interrupted statement does not say why
+		return errors.Join(ctx.Err(), err) // the error of an interrupted statement has no cause
 	}
 	return nil
 }
 
-// seed fills a database that has no tables, in one transaction, which begins with the
-// look at them: of several processes that start at once, one seeds.
+// seedTime bounds the seeding at the start.
+const seedTime = time.Minute
+
+// seed fills a database that has no tables, in one transaction that also counts the
+// tables: of several processes that start at the same time, one seeds.
 func (s *DB) seed(file string) error {
 	if file == "" {
-		return s.writing(context.Background(), func(ctx context.Context, c *sql.Conn) error { return c.PingContext(ctx) })
+		return s.with(context.Background(), max(seedTime, s.timeout), s.writer, func(ctx context.Context, c *sql.Conn) error { return c.PingContext(ctx) })
 	}
 	src, err := os.ReadFile(file)
 	if err != nil {
 		return fmt.Errorf("seed: %w", err)
 	}
-	return s.writing(context.Background(), func(ctx context.Context, c *sql.Conn) error {
+	return s.with(context.Background(), max(seedTime, s.timeout), s.writer, func(ctx context.Context, c *sql.Conn) error {
 		tx, err := c.BeginTx(ctx, nil)
 		if err != nil {
 			return fmt.Errorf("seed: %w", err)

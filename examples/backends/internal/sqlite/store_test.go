@@ -44,7 +44,7 @@ func TestConnectionsHoldWithoutTheTextCheck(t *testing.T) {
 	}
 }
 
-// Many values below the limit of one value add up; here one that is larger stands for them.
+// Many values below the limit of one value add up; here one larger value replaces them.
 func TestMemoryOfSQLIsLimited(t *testing.T) {
 	s, err := Open(Options{Timeout: time.Minute})
 	if err != nil {
@@ -89,5 +89,21 @@ func TestSeedFillsAnEmptyDatabaseOnce(t *testing.T) {
 	got, err := s.Query(t.Context(), QueryIn{SQL: "SELECT count(*) FROM t"})
 	if err != nil || fmt.Sprint(got.Rows) != "[[1]]" {
 		t.Errorf("rows of the seeded table: %v, %v; want one", got, err)
+	}
+}
+
+// What is done at the start is no statement of a caller: however short the limit for those is, the database opens.
+func TestTheStartIsNoStatement(t *testing.T) {
+	seed := filepath.Join(t.TempDir(), "seed.sql")
+	if err := os.WriteFile(seed, []byte("CREATE TABLE t (x)"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range []Options{{Timeout: time.Nanosecond}, {Timeout: time.Nanosecond, Seed: seed}} {
+		s, err := Open(o)
+		if err != nil {
+			t.Errorf("%+v: %v", o, err)
+			continue
+		}
+		s.Close()
 	}
 }

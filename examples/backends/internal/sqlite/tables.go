@@ -8,7 +8,7 @@ import (
 	"github.com/vmcp-dev/vmcp/examples/backends/internal/toolserver"
 )
 
-// TablesOut is what is in a database.
+// TablesOut are the tables and views of a database.
 type TablesOut struct {
 	Tables []Table `json:"tables"`
 }
@@ -31,12 +31,12 @@ func (s *DB) Tables(ctx context.Context, _ struct{}) (*TablesOut, error) {
 	return out, err
 }
 
-// DescribeIn says which table is described.
+// DescribeIn are the arguments of Describe.
 type DescribeIn struct {
 	Table string `json:"table" jsonschema:"name of a table or view"`
 }
 
-// DescribeOut is how a table is made.
+// DescribeOut has the columns of a table.
 type DescribeOut struct {
 	Table   string   `json:"table"`
 	Columns []Column `json:"columns"`
@@ -51,7 +51,7 @@ type Column struct {
 	PrimaryKey bool    `json:"primaryKey"`
 }
 
-// Describe lists the columns of a table or view. The refusal of one that is not there has the code not_found.
+// Describe lists the columns of a table or view. An unknown one is refused with the code not_found.
 func (s *DB) Describe(ctx context.Context, in DescribeIn) (*DescribeOut, error) {
 	out := &DescribeOut{Table: in.Table, Columns: []Column{}}
 	err := s.each(ctx, `SELECT name, type, "notnull", dflt_value, pk FROM pragma_table_info(?)`, []any{in.Table}, func(rows *sql.Rows) error {
@@ -72,7 +72,7 @@ func (s *DB) Describe(ctx context.Context, in DescribeIn) (*DescribeOut, error) 
 	return out, nil
 }
 
-// each calls f for every row of a query of our own.
+// each calls f for every row of a trusted query.
 func (s *DB) each(ctx context.Context, query string, params []any, f func(*sql.Rows) error) error {
 	err := s.reading(ctx, func(ctx context.Context, c *sql.Conn) error {
 		rows, err := c.QueryContext(ctx, query, params...)

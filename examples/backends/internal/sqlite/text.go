@@ -7,15 +7,15 @@ import (
 	"strings"
 )
 
-// Statements that read and that write. What is not here is refused, above all ATTACH,
-// VACUUM INTO and PRAGMA, which name files or lift limits.
+// The first words of statements that read and that write. Others are refused, above all ATTACH,
+// VACUUM INTO and PRAGMA, which name files or raise limits.
 var (
 	readers = []string{"SELECT", "VALUES", "WITH", "EXPLAIN"}
 	writers = []string{"INSERT", "REPLACE", "UPDATE", "DELETE", "WITH", "CREATE", "DROP", "ALTER"}
 	created = []string{"TABLE", "INDEX", "UNIQUE", "VIEW"}
 )
 
-// forbidden are names that reach around the tables: raw pages and native code.
+// forbidden are names of access that bypasses the tables: raw pages and native code.
 var forbidden = []string{"sqlite_dbpage", "load_extension", "fts3_tokenizer"}
 
 // checkSQL accepts one statement that begins with one of the allowed words. Values
@@ -58,8 +58,8 @@ func checkName(tok string) error {
 	return nil
 }
 
-// checkHead decides by the first words of a statement. What EXPLAIN explains counts
-// too, because SQLite runs some pragmas while it compiles them.
+// checkHead checks the first words of a statement. A statement after EXPLAIN is checked
+// too, because SQLite executes some pragmas when it compiles them.
 func checkHead(head, allowed []string) error {
 	if len(head) == 0 {
 		return errors.New("no statement")
@@ -78,8 +78,8 @@ func checkHead(head, allowed []string) error {
 	return nil
 }
 
-// lexer splits SQL where SQLite does. Names come without their quotes, and strings too,
-// since SQLite takes 'name' for a name in some places.
+// lexer splits SQL into the tokens of SQLite. Quoted names and strings are returned without quotes,
+// since SQLite accepts 'name' as a name in some places.
 type lexer struct {
 	src string
 	pos int
@@ -115,7 +115,7 @@ func (l *lexer) take(in func(byte) bool) string {
 	return l.src[start:l.pos]
 }
 
-// skip passes white space, comments, and the byte order mark, which SQLite takes for a space.
+// skip skips white space, comments, and the byte order mark, which SQLite treats as a space.
 func (l *lexer) skip() error {
 	for {
 		rest := l.src[l.pos:]

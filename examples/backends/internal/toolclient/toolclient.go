@@ -9,7 +9,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// A Client is connected to one server for the time of a test.
+// A Client is connected to one server until its test ends.
 type Client struct {
 	t *testing.T
 	*mcp.ClientSession
@@ -41,7 +41,7 @@ func Connect(t *testing.T, transport mcp.Transport) *Client {
 	return &Client{t, s}
 }
 
-// OK calls a tool that has to succeed, and reads its result into out as JSON does.
+// OK calls a tool that has to succeed, and decodes its result into out.
 func (c *Client) OK(tool string, args Args, out any) {
 	c.t.Helper()
 	r := c.call(tool, args)
@@ -56,7 +56,7 @@ func (c *Client) OK(tool string, args Args, out any) {
 	}
 }
 
-// Refused calls a tool that has to refuse with a code, and returns what it says.
+// Refused calls a tool that has to refuse with a code, and returns its message.
 func (c *Client) Refused(tool string, args Args, code string) string {
 	c.t.Helper()
 	r := c.call(tool, args)

@@ -11,8 +11,8 @@ import (
 	"syscall"
 )
 
-// Run is main of a command: it runs serve with the arguments until that ends, or the process is
-// told to, and exits with 1 for an error. Called for help, it exits with 0.
+// Run is the main function of a command: it calls serve with the arguments, with a context that ends at a
+// signal, and exits with 1 after an error, with 0 after -help.
 func Run(serve func(ctx context.Context, args []string) error) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := serve(ctx, os.Args[1:])
@@ -26,7 +26,7 @@ func Run(serve func(ctx context.Context, args []string) error) {
 // Names is a flag that may be given again.
 type Names []string
 
-// String returns the values as they are listed in a help text.
+// String returns the values, separated by commas.
 func (n *Names) String() string { return strings.Join(*n, ", ") }
 
 // Set adds a value.

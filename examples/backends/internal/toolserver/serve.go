@@ -13,7 +13,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// Serve serves s until ctx ends or the client is gone: on the standard streams when
+// Serve serves s until ctx ends or the client disconnects: on the standard streams when
 // addr is empty, else on http://addr/mcp.
 //
 // There is no authentication, so addr must be a loopback address.
@@ -29,7 +29,7 @@ func Serve(ctx context.Context, s *mcp.Server, addr string) error {
 	return serveHTTP(ctx, s, l)
 }
 
-// ended is nil when serving ended because it was meant to.
+// ended returns nil for the errors of a regular end.
 func ended(err error) error {
 	if errors.Is(err, context.Canceled) || errors.Is(err, io.EOF) || errors.Is(err, http.ErrServerClosed) {
 		return nil

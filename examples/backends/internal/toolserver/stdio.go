@@ -12,8 +12,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// lineTransport serves messages of one line each, and outlives lines that are none: the
-// SDK's own transport ends the connection at the first of them.
+// lineTransport serves messages of one line each, and continues after malformed lines: the
+// SDK's transport closes the connection at the first of them.
 func lineTransport(in io.ReadCloser, out io.Writer) mcp.Transport {
 	w := &lineWriter{w: out}
 	return &mcp.IOTransport{
@@ -23,12 +23,12 @@ func lineTransport(in io.ReadCloser, out io.Writer) mcp.Transport {
 	}
 }
 
-// lineReader reads on to the next good line and answers the bad ones on the way.
+// lineReader returns the valid lines, and answers malformed ones with an error.
 type lineReader struct {
 	io.ReadCloser
 	lines  *bufio.Reader
 	errors *lineWriter
-	rest   []byte // of a good line
+	rest   []byte // of a valid line
 }
 
 func (r *lineReader) Read(p []byte) (int, error) {
@@ -53,7 +53,7 @@ func (r *lineReader) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// next reads a line. Of one that is too long it keeps a beginning that is no JSON.
+// next reads a line. Of one that is too long it returns only the beginning, which is no JSON.
 func (r *lineReader) next() ([]byte, error) {
 	var line []byte
 	for {
@@ -71,14 +71,14 @@ func (r *lineReader) next() ([]byte, error) {
 	}
 }
 
-// lineError is the answer to a line that is no message.
+// lineError is the response to a line that is no message.
 type lineError struct {
 	Version string          `json:"jsonrpc"`
 	ID      json.RawMessage `json:"id"`
 	Error   jsonrpc.Error   `json:"error"`
 }
 
-// refuse returns the answer to a line that is no message, nil if it is one.
+// refuse returns the response to a line that is no message, nil for a message.
 func refuse(line []byte) *lineError {
 	switch {
 	case len(line) > mcp.DefaultMaxLineLength:
@@ -94,7 +94,7 @@ func refuse(line []byte) *lineError {
 	return nil
 }
 
-// newLineError answers by the id of the request, if there is one that can be read.
+// newLineError returns a response with the id of the request, if the line has a valid one.
 func newLineError(code int64, request []byte, message string) *lineError {
 	e := &lineError{Version: "2.0", Error: jsonrpc.Error{Code: code, Message: message}}
 	var r struct {
@@ -113,7 +113,7 @@ func newLineError(code int64, request []byte, message string) *lineError {
 	return e
 }
 
-// lineWriter keeps the lines of two writers apart.
+// lineWriter serializes the lines of two writers.
 type lineWriter struct {
 	mu sync.Mutex
 	w  io.Writer // guarded by mu

@@ -1,4 +1,4 @@
-// Package toolserver is what the example backends have in common: typed tools whose
+// Package toolserver is the common part of the example backends: typed tools whose
 // arguments keep every digit, refusals with a code, and a server on stdio or HTTP.
 package toolserver
 
@@ -37,8 +37,8 @@ func Errorf(code, format string, args ...any) *Error {
 // Unlike mcp.AddTool, it decodes the arguments from the bytes the client sent: values
 // of type any hold json.Number, so that 9007199254740993 arrives as such, and a
 // json.RawMessage is any JSON.
-// A list of Out, and a list in one, is never nil: the schema says "array", so that whoever
-// reads the result need not reckon with null.
+// A slice of Out, at any depth, is never encoded as null: it is empty, as the schema says
+// "array".
 // Like mcp.AddTool, it panics when a schema cannot be made, which is a bug of the caller.
 func Add[In, Out any](s *mcp.Server, t *mcp.Tool, h func(context.Context, In) (Out, error)) {
 	input := schemaOf[In]()
@@ -62,8 +62,8 @@ func Add[In, Out any](s *mcp.Server, t *mcp.Tool, h func(context.Context, In) (O
 	})
 }
 
-// schemaOf is the schema of T, or of what T points to, as clients of every revision accept
-// it for a tool: its type is "object", and so is the JSON of each of its properties.
+// schemaOf is the schema of T, or of the type that T points to, in a form that clients of every revision
+// accept for a tool: its type is "object", and each of its properties is a JSON object.
 func schemaOf[T any]() *jsonschema.Schema {
 	t := reflect.TypeFor[T]()
 	if t.Kind() == reflect.Pointer {
@@ -82,8 +82,8 @@ func schemaOf[T any]() *jsonschema.Schema {
 	return s
 }
 
-// neverNull takes null out of what lists of s may be: jsonschema.ForType puts it there for
-// slices that are nil.
+// neverNull removes null from the types of the arrays in s: jsonschema.ForType adds it for
+// nil slices.
 func neverNull(s *jsonschema.Schema) {
 	if s == nil {
 		return

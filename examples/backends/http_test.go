@@ -1,4 +1,4 @@
-package http_test
+package backends_test
 
 import (
 	"encoding/base64"
@@ -15,8 +15,6 @@ import (
 	"github.com/vmcp-dev/vmcp/examples/backends/internal/toolclient"
 )
 
-type args = toolclient.Args
-
 type answer struct {
 	URL          string
 	Status       int
@@ -25,7 +23,7 @@ type answer struct {
 	Truncated    bool
 }
 
-func start(t *testing.T, o http.Options) *toolclient.Client {
+func startHTTP(t *testing.T, o http.Options) *toolclient.Client {
 	t.Helper()
 	q, err := http.New(o)
 	if err != nil {
@@ -50,7 +48,7 @@ func TestGetAndPost(t *testing.T) {
 		w.WriteHeader(nethttp.StatusTeapot)
 		fmt.Fprintf(w, "%s %s %s %s", r.Method, r.URL.Path, r.Header.Get("Content-Type"), body)
 	})
-	c := start(t, http.Options{Allow: []string{host}, AllowPrivate: true})
+	c := startHTTP(t, http.Options{Allow: []string{host}, AllowPrivate: true})
 	var a answer
 	c.OK("http_get", args{"url": url + "/a", "headers": args{"X-Own": "yes"}}, &a)
 	if a.Status != 418 || a.Text != "GET /a  " || a.Headers["X-Seen"] != "yes" || a.URL != url+"/a" || a.Truncated {
@@ -65,7 +63,7 @@ func TestGetAndPost(t *testing.T) {
 func TestOnlyTheListIsAsked(t *testing.T) {
 	t.Parallel()
 	url, host := serve(t, func(nethttp.ResponseWriter, *nethttp.Request) { t.Error("asked") })
-	c := start(t, http.Options{Allow: []string{"api.example.com", "other.example.com:8443", "[::1]"}, AllowPrivate: true})
+	c := startHTTP(t, http.Options{Allow: []string{"api.example.com", "other.example.com:8443", "[::1]"}, AllowPrivate: true})
 	for _, to := range []string{
 		url, "http://" + host + "#api.example.com", "http://api.example.com.evil.test/", "http://evil.test/?api.example.com",
 		"http://api.example.com:8080/", "https://other.example.com/", "http://xapi.example.com/", "http://[::1]:81/", "http://2130706433/",
@@ -87,17 +85,17 @@ func TestOnlyTheListIsAsked(t *testing.T) {
 	c.Refused("http_get", args{"url": "http://api.example.com/", "headers": args{"X": "a\r\nHost: b"}}, http.BadArguments)
 }
 
-// A name of the list that leads to a private address is refused where it is dialled.
+// A name of the list that resolves to a private address is refused when it is dialled.
 func TestAddressesAreCheckedWhenDialled(t *testing.T) {
 	url, host := serve(t, func(nethttp.ResponseWriter, *nethttp.Request) { t.Error("asked") })
 	_, port, _ := net.SplitHostPort(host)
-	c := start(t, http.Options{Allow: []string{host, "localhost:" + port, "LOCALHOST:" + port, "169.254.169.254", "[::ffff:127.0.0.1]:" + port}})
+	c := startHTTP(t, http.Options{Allow: []string{host, "localhost:" + port, "LOCALHOST:" + port, "169.254.169.254", "[::ffff:127.0.0.1]:" + port}})
 	for _, to := range []string{url, "http://localhost:" + port, "http://169.254.169.254/latest/", "http://[::ffff:127.0.0.1]:" + port} {
 		c.Refused("http_get", args{"url": to}, http.Private)
 	}
 }
 
-// A redirect stays on the list, and what was meant for one host is not told to another.
+// A redirect is followed to hosts of the list only, and headers for one host are not sent to another.
 func TestRedirects(t *testing.T) {
 	t.Parallel()
 	evil, _ := serve(t, func(nethttp.ResponseWriter, *nethttp.Request) { t.Error("asked") })
@@ -116,7 +114,7 @@ func TestRedirects(t *testing.T) {
 			nethttp.Redirect(w, r, to, nethttp.StatusTemporaryRedirect)
 		}
 	})
-	c := start(t, http.Options{Allow: []string{firstHost, secondHost}, AllowPrivate: true})
+	c := startHTTP(t, http.Options{Allow: []string{firstHost, secondHost}, AllowPrivate: true})
 	secrets := args{"X-Api-Key": "k1", "Authorization": "Bearer k2"}
 	var a answer
 	to = "/here"
@@ -154,7 +152,7 @@ func TestBodiesAreBounded(t *testing.T) {
 			}
 		}
 	})
-	c := start(t, http.Options{Allow: []string{host}, AllowPrivate: true, Timeout: 2 * time.Second})
+	c := startHTTP(t, http.Options{Allow: []string{host}, AllowPrivate: true})
 	var a answer
 	c.OK("http_get", args{"url": url}, &a)
 	if n := len(a.Text); n < 1<<20-3 || n > 1<<20 || !a.Truncated {
@@ -165,6 +163,7 @@ func TestBodiesAreBounded(t *testing.T) {
 	if a.Base64 != base64.StdEncoding.EncodeToString([]byte{0xff, 0xfe, 0}) || a.Text != "" {
 		t.Errorf("%+v", a)
 	}
+	c = startHTTP(t, http.Options{Allow: []string{host}, AllowPrivate: true, Timeout: 50 * time.Millisecond})
 	c.Refused("http_get", args{"url": url + "/slow"}, http.TimedOut)
 }
 

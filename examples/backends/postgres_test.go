@@ -1,9 +1,8 @@
 //go:build unix
 
-package postgres_test
+package backends_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -15,20 +14,12 @@ import (
 	"github.com/vmcp-dev/vmcp/runs/runstest/pgtest"
 )
 
-type args = toolclient.Args
-
-type rows struct {
-	Columns   []string
-	Rows      json.RawMessage
-	Truncated bool
-}
-
-type changed struct {
+type affected struct {
 	RowsAffected int64
 	Command      string
 }
 
-func start(t *testing.T, o postgres.Options) *toolclient.Client {
+func startPostgres(t *testing.T, o postgres.Options) *toolclient.Client {
 	t.Helper()
 	d, err := postgres.New(o)
 	if err != nil {
@@ -41,10 +32,10 @@ func start(t *testing.T, o postgres.Options) *toolclient.Client {
 func TestPostgres(t *testing.T) {
 	testmode.NeedThorough(t)
 	server := pgtest.Start(t)
-	c := start(t, postgres.Options{DSN: server.URL(), Timeout: 2 * time.Second})
+	c := startPostgres(t, postgres.Options{DSN: server.URL(), Timeout: 2 * time.Second})
 	must := func(sql string, params ...any) {
 		t.Helper()
-		c.OK("execute", args{"sql": sql, "params": params}, &changed{})
+		c.OK("execute", args{"sql": sql, "params": params}, &affected{})
 	}
 	must(`CREATE TABLE items (id bigint PRIMARY KEY, name text NOT NULL DEFAULT 'x', price numeric, seen timestamptz, more jsonb, "odd "" name" bytea)`)
 	must("CREATE VIEW names AS SELECT name FROM items")
@@ -75,14 +66,7 @@ func TestPostgres(t *testing.T) {
 		if fmt.Sprint(list.Tables) != "[{public items table} {public names view}]" {
 			t.Errorf("%v", list.Tables)
 		}
-		var table struct {
-			Table   string
-			Columns []struct {
-				Name, Type           string
-				Nullable, PrimaryKey bool
-				Default              *string
-			}
-		}
+		var table described
 		c.OK("describe_table", args{"table": "public.items"}, &table)
 		if len(table.Columns) != 6 || !table.Columns[0].PrimaryKey || table.Columns[0].Type != "bigint" || table.Columns[1].Nullable ||
 			*table.Columns[1].Default != "'x'::text" || table.Columns[5].Name != `odd " name` {
@@ -109,7 +93,7 @@ func TestPostgres(t *testing.T) {
 		c.OK("query", args{"sql": "SELECT 1"}, &rows{})
 	})
 	t.Run("read-only", func(t *testing.T) {
-		tools, err := start(t, postgres.Options{DSN: server.URL(), ReadOnly: true}).ListTools(t.Context(), nil)
+		tools, err := startPostgres(t, postgres.Options{DSN: server.URL(), ReadOnly: true}).ListTools(t.Context(), nil)
 		if err != nil || len(tools.Tools) != 3 {
 			t.Errorf("%v, %v", tools, err)
 		}
@@ -147,7 +131,7 @@ func hostile(t *testing.T, c *toolclient.Client) {
 	}
 }
 
-func TestBadStarts(t *testing.T) {
+func TestBadStartsOfPostgres(t *testing.T) {
 	for _, dsn := range []string{"", "postgres://u:hunter22@h:port/x", "http://u:hunter22@h/"} {
 		_, err := postgres.New(postgres.Options{DSN: dsn})
 		if err == nil || strings.Contains(err.Error(), "hunter22") {

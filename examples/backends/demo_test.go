@@ -1,4 +1,4 @@
-package demo
+package backends_test
 
 import (
 	"context"
@@ -15,6 +15,7 @@ import (
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/examples/backends/workspace"
 	"github.com/vmcp-dev/vmcp/examples/backends/yamlfile"
+	"github.com/vmcp-dev/vmcp/examples/demo"
 	"github.com/vmcp-dev/vmcp/script"
 )
 
@@ -30,11 +31,11 @@ type shop struct {
 func open(t *testing.T) *shop {
 	t.Helper()
 	s := &shop{t: t, dir: t.TempDir(), backends: map[string]*mcp.ClientSession{}}
-	if err := Write(s.dir); err != nil {
+	if err := demo.Write(s.dir); err != nil {
 		t.Fatal(err)
 	}
 	var err error
-	if s.cfg, err = config.Parse(filepath.Join(s.dir, "vmcp.yaml"), Config("/bin/vmcp", s.dir)); err != nil {
+	if s.cfg, err = config.Parse(filepath.Join(s.dir, "vmcp.yaml"), demo.Config("/bin/vmcp", s.dir)); err != nil {
 		t.Fatal(err)
 	}
 	w, err := workspace.New(workspace.Options{
@@ -122,13 +123,13 @@ func (s *shop) services() string {
 }
 
 func TestReportJoinsBothBackends(t *testing.T) {
-	got, err := open(t).run(Tool, Arguments)
+	got, err := open(t).run(demo.Tool, demo.Arguments)
 	want := `{"services":[` +
 		`{"name":"mailer","owner":"anna","replicas":1,"incidents":1,"minutes_down":180,"last":"queue full over night"},` +
 		`{"name":"checkout","owner":"ben","replicas":2,"incidents":3,"minutes_down":77,"last":"bad deploy, rolled back"},` +
 		`{"name":"web","owner":"anna","replicas":3,"incidents":1,"minutes_down":12,"last":"certificate renewed late"}]}`
 	if err != nil || got != want {
-		t.Errorf("%s(%s):\n got %s, %v\nwant %s", Tool, Arguments, got, err, want)
+		t.Errorf("%s(%s):\n got %s, %v\nwant %s", demo.Tool, demo.Arguments, got, err, want)
 	}
 }
 
@@ -173,7 +174,7 @@ func TestTodosAreFoundInAllNotes(t *testing.T) {
 }
 
 // The demo's tools change files of the workspace, and a second start must not undo that;
-// the scripts are those of this program, whichever laid the folder out.
+// the scripts are replaced by those of this program.
 func TestWriteKeepsTheWorkspace(t *testing.T) {
 	s := open(t)
 	if _, err := s.run("scale_service", `{"service": "web", "replicas": 5}`); err != nil {
@@ -183,7 +184,7 @@ func TestWriteKeepsTheWorkspace(t *testing.T) {
 	if err := os.WriteFile(old, []byte("of an older version"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if err := Write(s.dir); err != nil {
+	if err := demo.Write(s.dir); err != nil {
 		t.Fatal(err)
 	}
 	if s.services() != before {
@@ -197,10 +198,10 @@ func TestWriteKeepsTheWorkspace(t *testing.T) {
 // Any path can be in the configuration, whatever YAML makes of its characters.
 func TestConfigKeepsOddPaths(t *testing.T) {
 	self, dir := `/opt/a "b": #c/vm&cp`, t.TempDir()+"/ü: {x}"
-	if err := Write(dir); err != nil {
+	if err := demo.Write(dir); err != nil {
 		t.Fatal(err)
 	}
-	cfg, err := config.Parse(filepath.Join(dir, "vmcp.yaml"), Config(self, dir))
+	cfg, err := config.Parse(filepath.Join(dir, "vmcp.yaml"), demo.Config(self, dir))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,10 +1,12 @@
-package rootfile
+package backends_test
 
 import (
 	"errors"
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/vmcp-dev/vmcp/examples/backends/internal/rootfile"
 )
 
 func openRoot(t *testing.T) (*os.Root, string) {
@@ -37,7 +39,7 @@ func TestReplaceKeepsPermissions(t *testing.T) {
 	if err := os.WriteFile(path, []byte("old"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := Replace(root, "key.yaml", []byte("new")); err != nil {
+	if err := rootfile.Replace(root, "key.yaml", []byte("new")); err != nil {
 		t.Fatal(err)
 	}
 	info, err := os.Stat(path)
@@ -58,7 +60,7 @@ func TestReplaceThatFailsLeavesNothingBehind(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(dir, "taken"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := Replace(root, "taken", []byte("new")); err == nil {
+	if err := rootfile.Replace(root, "taken", []byte("new")); err == nil {
 		t.Fatal("Replace of a directory: no error")
 	}
 	if got := names(t, dir); len(got) != 1 || got[0] != "taken" {
@@ -74,7 +76,7 @@ func TestReplaceRefusesSymlinks(t *testing.T) {
 	if err := os.Symlink("real", filepath.Join(dir, "link")); err != nil {
 		t.Fatal(err)
 	}
-	if err := Replace(root, "link", []byte("new")); err == nil {
+	if err := rootfile.Replace(root, "link", []byte("new")); err == nil {
 		t.Error("Replace of a link: no error")
 	}
 	if got, _ := os.ReadFile(filepath.Join(dir, "real")); string(got) != "old" {
@@ -91,7 +93,7 @@ func TestReadStopsAtTheLimit(t *testing.T) {
 	if err := os.Truncate(path, 1<<40); err != nil {
 		t.Skip("file system without sparse files")
 	}
-	if _, err := Read(root, "sparse", 1<<10); !errors.Is(err, ErrTooLarge) {
+	if _, err := rootfile.Read(root, "sparse", 1<<10); !errors.Is(err, rootfile.ErrTooLarge) {
 		t.Errorf("Read of 1 TiB with a limit of 1 KiB: got %v, want ErrTooLarge", err)
 	}
 }

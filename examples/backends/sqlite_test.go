@@ -1,4 +1,4 @@
-package sqlite_test
+package backends_test
 
 import (
 	"encoding/json"
@@ -12,8 +12,6 @@ import (
 	"github.com/vmcp-dev/vmcp/examples/backends/sqlite"
 )
 
-type args = toolclient.Args
-
 type rows struct {
 	Columns   []string
 	Rows      json.RawMessage
@@ -22,7 +20,7 @@ type rows struct {
 
 type changed struct{ RowsAffected, LastInsertID int64 }
 
-func start(t *testing.T, o sqlite.Options) *toolclient.Client {
+func startSQLite(t *testing.T, o sqlite.Options) *toolclient.Client {
 	t.Helper()
 	d, err := sqlite.New(o)
 	if err != nil {
@@ -36,9 +34,19 @@ func start(t *testing.T, o sqlite.Options) *toolclient.Client {
 	return toolclient.Start(t, d.Server())
 }
 
-func TestTables(t *testing.T) {
+// described is what describe_table of both database servers answers.
+type described struct {
+	Table   string
+	Columns []struct {
+		Name, Type           string
+		Nullable, PrimaryKey bool
+		Default              *string
+	}
+}
+
+func TestSQLiteTables(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "d.db")
-	c := start(t, sqlite.Options{File: file})
+	c := startSQLite(t, sqlite.Options{File: file})
 	for _, sql := range []string{
 		`CREATE TABLE items (id INTEGER PRIMARY KEY, name TEXT NOT NULL DEFAULT 'x', "odd ' name" BLOB)`,
 		"CREATE VIEW names AS SELECT name FROM items",
@@ -60,14 +68,7 @@ func TestTables(t *testing.T) {
 	if fmt.Sprint(list.Tables) != "[{items table} {names view}]" {
 		t.Errorf("%v", list.Tables)
 	}
-	var table struct {
-		Table   string
-		Columns []struct {
-			Name, Type           string
-			Nullable, PrimaryKey bool
-			Default              *string
-		}
-	}
+	var table described
 	c.OK("describe_table", args{"table": "items"}, &table)
 	if len(table.Columns) != 3 || !table.Columns[0].PrimaryKey || table.Columns[1].Nullable || *table.Columns[1].Default != "'x'" ||
 		table.Columns[2].Name != "odd ' name" || !table.Columns[2].Nullable {
@@ -78,10 +79,10 @@ func TestTables(t *testing.T) {
 }
 
 // What query is given does not write, and nothing that is given to either reaches another file.
-func TestHostileStatements(t *testing.T) {
+func TestSQLiteHostileStatements(t *testing.T) {
 	dir := t.TempDir()
 	file, victim := filepath.Join(dir, "d.db"), filepath.Join(dir, "victim")
-	c := start(t, sqlite.Options{File: file})
+	c := startSQLite(t, sqlite.Options{File: file})
 	c.OK("execute", args{"sql": "CREATE TABLE items (id)"}, &changed{})
 	c.OK("execute", args{"sql": "INSERT INTO items VALUES (1), (2)"}, &changed{})
 	for _, sql := range []string{
@@ -104,17 +105,17 @@ func TestHostileStatements(t *testing.T) {
 	}
 }
 
-func TestReadOnly(t *testing.T) {
+func TestSQLiteReadOnly(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "d.db")
 	if _, err := sqlite.New(sqlite.Options{File: file, ReadOnly: true}); err == nil {
 		t.Error("a file that is not there is opened for reading")
 	}
-	start(t, sqlite.Options{File: file}).OK("execute", args{"sql": "CREATE TABLE t (x)"}, &changed{})
+	startSQLite(t, sqlite.Options{File: file}).OK("execute", args{"sql": "CREATE TABLE t (x)"}, &changed{})
 	before, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := start(t, sqlite.Options{File: file, ReadOnly: true})
+	c := startSQLite(t, sqlite.Options{File: file, ReadOnly: true})
 	tools, err := c.ListTools(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -132,7 +133,7 @@ func TestReadOnly(t *testing.T) {
 	}
 }
 
-func TestBadStarts(t *testing.T) {
+func TestBadStartsOfSQLite(t *testing.T) {
 	for _, o := range []sqlite.Options{{}, {File: filepath.Join(t.TempDir(), "no", "d.db")}, {File: t.TempDir()}} {
 		if d, err := sqlite.New(o); err == nil {
 			d.Close()

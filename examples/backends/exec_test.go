@@ -1,6 +1,6 @@
 //go:build unix
 
-package exec_test
+package backends_test
 
 import (
 	"os"
@@ -24,7 +24,7 @@ type result struct {
 	Truncated      bool
 }
 
-func start(t *testing.T, o exec.Options) *toolclient.Client {
+func startExec(t *testing.T, o exec.Options) *toolclient.Client {
 	t.Helper()
 	p, err := exec.New(o)
 	if err != nil {
@@ -33,11 +33,11 @@ func start(t *testing.T, o exec.Options) *toolclient.Client {
 	return toolclient.Start(t, p.Server())
 }
 
-// What a shell would take for its own arrives as it is.
+// Arguments with special characters of a shell are passed unchanged.
 func TestArgumentsAreNoShell(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	c := start(t, exec.Options{Allow: []string{"printf", "cat"}, Root: dir})
+	c := startExec(t, exec.Options{Allow: []string{"printf", "cat"}, Root: dir})
 	for _, arg := range []string{
 		"; touch pwned", "$(touch pwned)", "`touch pwned`", "a && touch pwned", "| touch pwned", "> pwned", "*", "~", "$HOME",
 		"--", "-n", "", " ", "a\nb", "'\"\\", "%s", "ü\u202e", strings.Repeat("x", 70_000),
@@ -65,7 +65,7 @@ func TestOnlyTheListRuns(t *testing.T) {
 	if err := os.WriteFile(evil, []byte("#!/bin/sh\ntouch pwned\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	c := start(t, exec.Options{Allow: []string{"true"}, Root: dir})
+	c := startExec(t, exec.Options{Allow: []string{"true"}, Root: dir})
 	for _, name := range []string{"false", evil, "./evil", "/bin/true", "../true", "true ", "TRUE", "true;false", "", "true\x00"} {
 		if text := c.Refused("run", args{"command": name}, exec.NotAllowed); !strings.Contains(text, "want one of true") {
 			t.Errorf("%q: %s", name, text)
@@ -94,7 +94,7 @@ func TestNamesAreCheckedAtTheStart(t *testing.T) {
 func TestTheGroupEnds(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	c := start(t, exec.Options{Allow: []string{"sh", "yes"}, Root: dir, Timeout: time.Second})
+	c := startExec(t, exec.Options{Allow: []string{"sh", "yes"}, Root: dir, Timeout: time.Second})
 	text := c.Refused("run", args{"command": "yes", "timeoutSeconds": 0.1}, exec.TimedOut)
 	if !strings.Contains(text, "100ms") {
 		t.Error(text)
@@ -105,7 +105,7 @@ func TestTheGroupEnds(t *testing.T) {
 
 	// What it leaves behind, too.
 	var r result
-	c = start(t, exec.Options{Allow: []string{"sh"}, Root: dir})
+	c = startExec(t, exec.Options{Allow: []string{"sh"}, Root: dir})
 	c.OK("run", args{"command": "sh", "args": []string{"-c", "echo $$ >pid; sleep 1000 & echo done"}}, &r)
 	if r.Stdout != "done\n" || r.ExitCode != 0 {
 		t.Errorf("%+v", r)
@@ -113,7 +113,7 @@ func TestTheGroupEnds(t *testing.T) {
 	ended(t, filepath.Join(dir, "pid"))
 }
 
-// ended waits until nobody of a process group is there.
+// ended waits until a process group has no running process.
 func ended(t *testing.T, file string) {
 	t.Helper()
 	text, err := os.ReadFile(file)
@@ -129,7 +129,7 @@ func ended(t *testing.T, file string) {
 	})
 }
 
-// onlyZombies reports whether all that is left of a group has ended; who has to reap it may be slow, or nobody.
+// onlyZombies reports whether all processes of a group have ended; their parent may not have reaped them yet.
 func onlyZombies(group int) bool {
 	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
 	for _, file := range stats {
@@ -145,7 +145,7 @@ func onlyZombies(group int) bool {
 
 func TestOutputIsBounded(t *testing.T) {
 	t.Parallel()
-	c := start(t, exec.Options{Allow: []string{"sh"}, MaxOutput: 1000})
+	c := startExec(t, exec.Options{Allow: []string{"sh"}, MaxOutput: 1000})
 	var r result
 	c.OK("run", args{"command": "sh", "args": []string{"-c", "head -c 3000000 /dev/zero; printf 'a\\377b' >&2; exit 3"}}, &r)
 	if len(r.Stdout) != 1000 || !r.Truncated || r.Stderr != "a\uFFFDb" || r.ExitCode != 3 {
@@ -161,7 +161,7 @@ func TestOutputIsBounded(t *testing.T) {
 // A secret that the server was given for something else is not handed on.
 func TestTheEnvironmentStays(t *testing.T) {
 	t.Setenv("API_KEY", "hunter22")
-	c := start(t, exec.Options{Allow: []string{"env"}})
+	c := startExec(t, exec.Options{Allow: []string{"env"}})
 	var r result
 	c.OK("run", args{"command": "env"}, &r)
 	if strings.Contains(r.Stdout, "hunter22") || !strings.Contains(r.Stdout, "PATH=") {
