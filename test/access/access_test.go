@@ -1,5 +1,5 @@
-// Package access holds what docs/access.md promises against a running vmcp: who comes in, how
-// often, and what is written down of it.
+// Package access tests the promises of docs/access.md with a running vmcp: authentication, quotas
+// and the audit.
 package access
 
 import (
@@ -28,24 +28,23 @@ var vmcp string
 
 func TestMain(m *testing.M) {
 	testmode.SideBySide(8)
-	http.DefaultTransport.(*http.Transport).MaxIdleConnsPerHost = 64
 	os.Exit(rig.WithBinary(&vmcp, m.Run))
 }
 
-// waitTime bounds every wait for something that must happen.
+// waitTime bounds every wait of a test.
 const waitTime = 90 * time.Second
 
 func contextOf(t *testing.T) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(t.Context(), waitTime)
 }
 
-// audience is what tokens have to be for.
+// audience is the audience of valid tokens.
 const audience = "https://mcp.example.com/mcp"
 
-// challenge is what every challenge of a 401 has.
+// challenge is the common part of the challenges of a 401.
 const challenge = `scope="mcp:tools", resource_metadata="https://mcp.example.com/.well-known/oauth-protected-resource/mcp"`
 
-// served is a running `vmcp serve` before a backend with the tool t.
+// served is a running `vmcp serve` in front of a backend with the tool t.
 type served struct {
 	t      *testing.T
 	url    string
@@ -53,13 +52,14 @@ type served struct {
 	config string
 	log    string       // its file
 	seen   atomic.Int32 // calls that reached the backend
+	http   *http.Client // with separate connections
 	*rig.Process
 }
 
 // serve starts vmcp with a configuration, to which the backend is added.
 func serve(t *testing.T, config string) *served {
 	t.Helper()
-	s := &served{t: t, dir: t.TempDir()}
+	s := &served{t: t, dir: t.TempDir(), http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}}}
 	backend := httptest.NewServer(&raw.Server{Handle: func(c *raw.Call) (string, error) {
 		switch c.Method {
 		case "tools/list":
@@ -86,6 +86,7 @@ func serve(t *testing.T, config string) *served {
 		err = rig.AwaitReady(ctx, addr)
 	}
 	t.Cleanup(func() {
+		s.http.CloseIdleConnections() // those that no request was sent on would be waited for, 5 s
 		if p != nil {
 			_ = p.Stop()
 		}
@@ -112,7 +113,7 @@ func oidc(i *authtest.Issuer, more string) string {
 	return fmt.Sprintf("incomingAuth: {type: oidc, oidc: {issuer: %q, audience: %q, scopes: [\"mcp:tools\"], insecureAllowHttp: true, jwksAllowPrivateIp: true, clientId: vmcp%s}}\n", i.URL, audience, more)
 }
 
-// tokenFile makes a tokens file with a token for each name, and the configuration that asks for it.
+// tokenFile writes a tokens file with a token for each name, and returns the configuration that uses it.
 func tokenFile(t *testing.T, names ...string) (file, config string, tokens map[string]string) {
 	t.Helper()
 	file, tokens = filepath.Join(t.TempDir(), "tokens.yaml"), map[string]string{}
@@ -126,10 +127,10 @@ func tokenFile(t *testing.T, names ...string) (file, config string, tokens map[s
 	return file, fmt.Sprintf("incomingAuth: {type: tokens, tokens: {file: %q}}\n", file), tokens
 }
 
-// client is a client with a token that is initialized, where its revision wants that.
+// client is a client with a token, initialized where its revision has initialize.
 func (s *served) client(token, revision string) *raw.Client {
 	s.t.Helper()
-	c := &raw.Client{URL: s.url, Revision: revision, Header: http.Header{"Authorization": {"Bearer " + token}}}
+	c := &raw.Client{URL: s.url, Revision: revision, Header: http.Header{"Authorization": {"Bearer " + token}}, HTTP: s.http}
 	if err := c.Connect(s.t.Context()); err != nil {
 		s.t.Fatal(err)
 	}
@@ -147,7 +148,7 @@ func asked(revision string) (body string, header http.Header) {
 	return `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`, header
 }
 
-// ask makes a request with Authorization headers and returns the answer with its body.
+// ask makes a request with Authorization headers and returns the response with its body.
 func (s *served) ask(revision, query string, authorization ...string) (*http.Response, string) {
 	s.t.Helper()
 	body, header := asked(revision)
@@ -172,7 +173,7 @@ func (s *served) send(query, body string, header http.Header, authorization ...s
 	}
 	r.Header = header
 	r.Header["Authorization"] = authorization
-	resp, err := http.DefaultClient.Do(r)
+	resp, err := s.http.Do(r)
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -184,7 +185,7 @@ func (s *served) send(query, body string, header http.Header, authorization ...s
 	return resp, string(text)
 }
 
-// status is that of a request with a token.
+// status is the status of a request with a token.
 func (s *served) status(token string) int {
 	s.t.Helper()
 	resp, _ := s.ask(raw.Modern, "", "Bearer "+token)
@@ -206,7 +207,7 @@ func (s *served) becomes(what, token string, want int) {
 	}
 }
 
-// Every row has its status and challenge, in both eras, and nothing that was sent comes back.
+// Every row has its status and challenge, in both eras, and no response has a part of the request's token.
 func TestBadRequests(t *testing.T) {
 	t.Parallel()
 	issuer := authtest.NewIssuer(t)
@@ -227,7 +228,7 @@ func TestBadRequests(t *testing.T) {
 			}
 			for _, sent := range bad.Authorization {
 				if sent = strings.TrimPrefix(sent, "Bearer "); len(sent) > 8 && strings.Contains(body+fmt.Sprint(resp.Header), sent) {
-					t.Errorf("%s, %s: what was sent came back: %s", bad.Name, revision, body)
+					t.Errorf("%s, %s: the response has the token: %s", bad.Name, revision, body)
 				}
 			}
 		}
@@ -238,19 +239,19 @@ func TestBadRequests(t *testing.T) {
 	}
 	log, err := os.ReadFile(s.log)
 	if err != nil || bytes.Contains(log, []byte("eyJ")) || bytes.Contains(log, []byte("access_token")) {
-		t.Errorf("a token or the query stands in the log (%v):\n%s", err, log)
+		t.Errorf("the log has a token or the query (%v):\n%s", err, log)
 	}
 }
 
-// refusesLargeHeader sends a token of 2 MB, which the server need not read to its end: the answer
-// is 431, or a connection that is reset.
+// refusesLargeHeader sends a token of 2 MB, which the server need not read completely: it answers
+// 431 or resets the connection.
 func (s *served) refusesLargeHeader() {
 	s.t.Helper()
 	body, header := asked(raw.Modern)
 	r, _ := http.NewRequestWithContext(s.t.Context(), http.MethodPost, s.url, strings.NewReader(body))
 	r.Header = header
 	r.Header.Set("Authorization", "Bearer "+strings.Repeat("a", 2<<20))
-	resp, err := http.DefaultClient.Do(r)
+	resp, err := s.http.Do(r)
 	if err != nil {
 		return
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/testmode"
 )
 
-// resident is the memory that the process has at this moment, in bytes.
+// resident is the current resident memory of the process, in bytes.
 func (s *served) resident() (n int64) {
 	s.t.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.Cmd.Process.Pid))
@@ -28,7 +28,7 @@ func (s *served) resident() (n int64) {
 	return n << 10
 }
 
-// However many principals call, what is kept of them is bounded: verdicts, buckets, connections.
+// With any number of principals, their state is bounded: verdicts, buckets, connections.
 func TestManyPrincipals(t *testing.T) {
 	testmode.NeedThorough(t)
 	t.Parallel()

@@ -51,8 +51,8 @@ func (s *served) awaitText(file, text string, n int) {
 	}
 }
 
-// flood has 16 clients make calls of a tool at one time, and counts those that were answered
-// and those that ran into a quota.
+// flood makes calls of a tool with 16 concurrent clients, and counts those that succeeded
+// and those that were refused by a quota.
 func (s *served) flood(token, tool string, calls int) (ok, over int) {
 	s.t.Helper()
 	var answered, refused atomic.Int32
@@ -78,8 +78,8 @@ func (s *served) flood(token, tool string, calls int) (ok, over int) {
 	return int(answered.Load()), int(refused.Load())
 }
 
-// Of 48 calls from 16 clients of one principal those pass that the limit has, and nobody else is
-// touched; lists are free.
+// Of 48 calls from 16 clients of one principal as many succeed as the limit allows, and no other principal is
+// affected; lists are not counted.
 func TestQuota(t *testing.T) {
 	t.Parallel()
 	_, config, token := tokenFile(t, "alice", "bob")
@@ -100,7 +100,7 @@ func TestQuota(t *testing.T) {
 		t.Errorf("of 16 calls of a script %d were made and %d refused, the backend has seen %d calls", ok, over, s.seen.Load())
 	}
 	if ok, over := s.flood(token["bob"], "t", 16); ok != 8 || over != 8 {
-		t.Errorf("of 16 calls of somebody else, after two, %d were made and %d refused", ok, over)
+		t.Errorf("of 16 calls of another principal, after two, %d were made and %d refused", ok, over)
 	}
 	resp, body := s.call(token["alice"], "t")
 	if resp.StatusCode != http.StatusTooManyRequests || resp.Header.Get("Retry-After") == "" {
@@ -108,7 +108,7 @@ func TestQuota(t *testing.T) {
 	}
 }
 
-// A principal has so many sessions; the next one is told to try again, and nobody else is.
+// The sessions of a principal are bounded; the next one is refused with Retry-After, and those of others are not.
 func TestSessionsOfAPrincipal(t *testing.T) {
 	t.Parallel()
 	_, config, token := tokenFile(t, "alice", "bob")
@@ -131,7 +131,7 @@ func TestSessionsOfAPrincipal(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.Header = http.Header{"Authorization": {"Bearer " + token["alice"]}, "Mcp-Session-Id": {open[0].Session()}}
-	if resp, err := http.DefaultClient.Do(r); err != nil {
+	if resp, err := s.http.Do(r); err != nil {
 		t.Fatal(err)
 	} else if resp.Body.Close(); resp.StatusCode != http.StatusNoContent {
 		t.Fatalf("DELETE: %s", resp.Status)
@@ -141,7 +141,7 @@ func TestSessionsOfAPrincipal(t *testing.T) {
 	}
 }
 
-// line is what a line of the audit says.
+// line has the fields of a line of the audit.
 type line struct {
 	ID       string `json:"audit_id"`
 	Type     string
@@ -154,7 +154,7 @@ type line struct {
 	}
 }
 
-// lines are those of a file, which are whole.
+// lines are the complete lines of a file.
 func lines(t *testing.T, file string) (all []line) {
 	t.Helper()
 	f, err := os.Open(file)
@@ -172,7 +172,7 @@ func lines(t *testing.T, file string) (all []line) {
 	return all
 }
 
-// Each call is one line, whatever became of it; a script's is one and one for each call in it.
+// Each call is one line, with any outcome; that of a script is one line and one for each call in it.
 func TestAuditCounts(t *testing.T) {
 	t.Parallel()
 	_, config, token := tokenFile(t, "alice", "bob")
@@ -218,7 +218,7 @@ func TestAuditCounts(t *testing.T) {
 	text, _ := os.ReadFile(file)
 	for _, secret := range []string{token["alice"], token["bob"], "nobodys-token", "Bearer"} {
 		if strings.Contains(string(text), secret) {
-			t.Errorf("%q stands in the audit", secret)
+			t.Errorf("the audit has %q", secret)
 		}
 	}
 }

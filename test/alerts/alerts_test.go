@@ -1,5 +1,5 @@
-// Package alerts brings a real `vmcp serve` into the states that the alert rules are about, and gives what its /metrics
-// then say to Prometheus' own tool.
+//go:build suites
+
 package alerts
 
 import (
@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 	os.Exit(rig.WithBinary(&vmcp, m.Run))
 }
 
-// waitTime bounds every wait for something that must happen.
+// waitTime bounds every wait of a test.
 const waitTime = 2 * time.Minute
 
 // served is a running `vmcp serve`.
@@ -71,14 +71,14 @@ func serve(t *testing.T, b *backend, more string, env ...string) *served {
 	return &served{p, t, addr, config}
 }
 
-// call calls a tool; what becomes of it is returned.
+// call calls a tool and returns the outcome.
 func (s *served) call(tool string) error {
 	c := &raw.Client{URL: "http://" + s.addr + "/mcp", Revision: raw.Modern}
 	_, err := c.Call(s.t.Context(), "tools/call", fmt.Sprintf(`{"name":%q,"arguments":{}}`, tool))
 	return err
 }
 
-// A page is what /metrics says: values by series.
+// A page is the content of /metrics: values by series.
 type page map[string]float64
 
 // scrape reads /metrics as Prometheus does.
@@ -105,7 +105,7 @@ func (s *served) scrape() page {
 	}
 }
 
-// A backend is an MCP server with a tool that answers at once, one that answers when it is told to, and one that fails.
+// A backend is an MCP server with a tool that answers at once, one that answers when the test releases it, and one that fails.
 type backend struct {
 	*raw.Server
 	url   string
@@ -142,8 +142,8 @@ func (b *backend) handle(c *raw.Call) (string, error) {
 	return "", raw.ErrDefault
 }
 
-// TestNamesAreOnThePage: every metric that a rule or a dashboard asks for is on a real /metrics with the labels that it
-// is asked for by, but for those that count what has not happened.
+// TestNamesAreOnThePage: every metric of a rule or a dashboard is on a real /metrics with the labels that are used, except
+// counters of events that have not happened.
 func TestNamesAreOnThePage(t *testing.T) {
 	t.Parallel()
 	b := newBackend(t)
@@ -160,7 +160,7 @@ func TestNamesAreOnThePage(t *testing.T) {
 			labels[name] = append(labels[name], m[1])
 		}
 	}
-	// Series of what is rare begin with the first of it. docs/metrics.md has their labels.
+	// Series of rare events begin with the first event. docs/metrics.md has their labels.
 	paged, err := os.ReadFile("../../docs/metrics.md")
 	if err != nil {
 		t.Fatal(err)
@@ -192,7 +192,7 @@ func TestNamesAreOnThePage(t *testing.T) {
 	}
 }
 
-// expressions are those of all rules and panels, by where they are.
+// expressions are the expressions of all rules and panels, by their place.
 func expressions(t *testing.T) map[string]string {
 	t.Helper()
 	found := map[string]string{}
@@ -239,8 +239,8 @@ var (
 	legends  = regexp.MustCompile(`\{\{\s*(\w+)\s*\}\}`)
 )
 
-// usedBy are the metrics of an expression with the labels that it uses of them. Every rule and panel here is about one
-// metric, or about several with the same labels.
+// usedBy are the metrics of an expression with the labels that it uses. Every rule and panel uses one metric, or several
+// with the same labels.
 func usedBy(expr string) map[string][]string {
 	var all []string
 	for _, m := range grouping.FindAllStringSubmatch(expr, -1) {
@@ -259,7 +259,7 @@ func usedBy(expr string) map[string][]string {
 	return used
 }
 
-// promtool is Prometheus' own tool, where this machine has it.
+// promtool is the path of Prometheus' tool, where it is installed.
 func promtool(t *testing.T) string {
 	t.Helper()
 	tool := os.Getenv("VMCP_PROMTOOL")
@@ -269,7 +269,7 @@ func promtool(t *testing.T) string {
 	return tool
 }
 
-// TestAlertsFire: the rules fire at a process that is in the state that they are about, and no others do.
+// TestAlertsFire: for a process in the state of a rule, that rule fires, and no other does.
 func TestAlertsFire(t *testing.T) {
 	tool := promtool(t)
 	for _, tt := range []struct {
@@ -300,7 +300,7 @@ func TestAlertsFire(t *testing.T) {
 	}
 }
 
-// firing are the alerts that fire when what happened between two pages happens every minute for half an hour.
+// firing are the alerts that fire when the changes between two pages happen every minute for half an hour.
 func firing(t *testing.T, tool string, before, after page) (names []string, text string) {
 	t.Helper()
 	type series struct{ Series, Values string }
@@ -321,7 +321,7 @@ func firing(t *testing.T, tool string, before, after page) (names []string, text
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A test that wants nothing to fire fails with what does.
+	// A test that expects no alerts fails with those that fire.
 	test, err := yaml.Marshal(map[string]any{
 		"rule_files": []string{rules}, "evaluation_interval": "1m",
 		"tests": []any{map[string]any{"interval": "1m", "input_series": input, "promql_expr_test": []any{

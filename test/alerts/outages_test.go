@@ -1,3 +1,5 @@
+//go:build suites
+
 package alerts
 
 import (
@@ -10,7 +12,7 @@ import (
 	"github.com/vmcp-dev/vmcp/test/rig"
 )
 
-// well is a process that has something to do, and scripts that use memory, by which the limit moves that its runtime has.
+// well is a process under load without faults, with scripts that use memory, which changes the memory limit of its runtime.
 func well(t *testing.T) (before, after page) {
 	b := newBackend(t)
 	s := serve(t, b, `scriptedTools:
@@ -43,7 +45,7 @@ func well(t *testing.T) (before, after page) {
 	return before, after
 }
 
-// slow is a backend that takes more than five seconds for its answer.
+// slow is a backend that answers after more than five seconds.
 func slow(t *testing.T) (before, after page) {
 	b := newBackend(t)
 	s := serve(t, b, "")
@@ -58,7 +60,7 @@ func slow(t *testing.T) (before, after page) {
 	return before, s.scrape()
 }
 
-// breakerOpen is a backend whose calls time out so often that no more are sent.
+// breakerOpen is a backend whose calls time out so often that its circuit breaker opens.
 func breakerOpen(t *testing.T) (before, after page) {
 	b := newBackend(t)
 	s := serve(t, b, "operational: {timeouts: {default: 100ms}, failureHandling: {circuitBreaker: {enabled: true, failureThreshold: 2, timeout: 1h}}}\n")
@@ -74,7 +76,7 @@ func breakerOpen(t *testing.T) (before, after page) {
 	return before, s.scrape()
 }
 
-// refusals is a run that has all the room there is, while another one waits for it in vain.
+// refusals is a run that uses all the memory of scripts, while another one is refused after waiting for it.
 func refusals(t *testing.T) (before, after page) {
 	b := newBackend(t)
 	s := serve(t, b, `operational: {timeouts: {default: 10m}}
@@ -103,14 +105,14 @@ scriptedTools:
 	return before, after
 }
 
-// memory is a process that may have hardly more than it needs.
+// memory is a process with a memory limit hardly above its need.
 func memory(t *testing.T) (before, after page) {
 	s := serve(t, newBackend(t), "", "GOMEMLIMIT=32MiB")
 	before = s.scrape()
 	return before, s.scrape()
 }
 
-// badEdit is a configuration that cannot be served.
+// badEdit is an edited configuration that is invalid.
 func badEdit(t *testing.T) (before, after page) {
 	s := serve(t, newBackend(t), "")
 	before = s.scrape()
@@ -120,7 +122,7 @@ func badEdit(t *testing.T) (before, after page) {
 	return before, s.await(t, "vmcp_config_last_reload_successful", 0)
 }
 
-// allDown is a server that has gone, with every backend.
+// allDown is a server whose backends are all down.
 func allDown(t *testing.T) (before, after page) {
 	b := newBackend(t)
 	s := serve(t, b, "operational: {failureHandling: {healthCheckInterval: 50ms, unhealthyThreshold: 1}}\n")

@@ -1,11 +1,11 @@
-// Command apiserver is the API server of Kubernetes with an etcd inside, for tests: one process,
-// everything in one folder, no controllers. It prints "ready" and its URL when it answers, and ends when
-// its standard input does.
+// Command apiserver is the API server of Kubernetes with an embedded etcd, for tests: one process,
+// with all data in one folder, without controllers. It prints "ready" and its URL when it is ready, and ends
+// with its standard input.
 //
 //	apiserver -dir DIR -port PORT
 //
 // DIR/admin.token is the token of an administrator, DIR/ca.crt the certificate to trust. Started
-// again on the same folder it goes on with all objects and tokens.
+// again on the same folder it has the same objects and tokens.
 package main
 
 import (
@@ -35,8 +35,8 @@ import (
 )
 
 func main() {
-	dir := flag.String("dir", "", "the folder of everything")
-	port := flag.Int("port", 0, "the port to serve on, 127.0.0.1 only")
+	dir := flag.String("dir", "", "`folder` of all data")
+	port := flag.Int("port", 0, "`port` to serve on, on 127.0.0.1 only")
 	flag.Parse()
 	if *dir == "" || *port == 0 {
 		fmt.Fprintln(os.Stderr, "usage: apiserver -dir DIR -port PORT")
@@ -68,7 +68,7 @@ func run(dir string, port int) error {
 	go func() {
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		cancel()
-		os.Exit(0) // its own end waits for minutes
+		os.Exit(0) // a regular shutdown takes minutes
 	}()
 	if err := ready(ctx, dir, port, token, ended); err != nil {
 		return err
@@ -77,7 +77,7 @@ func run(dir string, port int) error {
 	return <-ended
 }
 
-// arguments are those of kube-apiserver.
+// arguments are the flags of kube-apiserver.
 func arguments(dir string, port int, etcd string) []string {
 	in := func(name string) string { return filepath.Join(dir, name) }
 	return []string{
@@ -99,7 +99,7 @@ func arguments(dir string, port int, etcd string) []string {
 	}
 }
 
-// secrets makes, unless they are there, the key of service accounts and the administrator's token.
+// secrets creates the key of service accounts and the administrator's token, unless they exist.
 func secrets(dir string) (token string, err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", err
@@ -129,7 +129,7 @@ func secrets(dir string) (token string, err error) {
 	return token, nil
 }
 
-// startEtcd starts an etcd of one member that does not wait for disks.
+// startEtcd starts an etcd of one member, without fsync.
 func startEtcd(dir string) (*embed.Etcd, string, error) {
 	cfg := embed.NewConfig()
 	cfg.Dir = dir
@@ -171,9 +171,9 @@ func freeURL() (url.URL, error) {
 	return url.URL{Scheme: "http", Host: l.Addr().String()}, nil
 }
 
-// ready waits until the API server says that it is, and copies the certificate to trust.
+// ready waits until the API server is ready, and copies the certificate to trust.
 func ready(ctx context.Context, dir string, port int, token string, ended <-chan error) error {
-	client := http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} // its own process
+	client := http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} // a server of this process
 	request, err := http.NewRequestWithContext(ctx, "GET", fmt.Sprintf("https://127.0.0.1:%d/readyz", port), nil)
 	if err != nil {
 		return err

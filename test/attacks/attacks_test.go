@@ -1,6 +1,5 @@
-// Package attacks runs hostile scripts in a running `vmcp serve`, over a backend behind a
-// socket, and looks at the process from outside: how much memory it takes, how long
-// others wait meanwhile, and whether it is still there.
+//go:build suites
+
 package attacks
 
 import (
@@ -26,20 +25,20 @@ var vmcp string
 func TestMain(m *testing.M) { os.Exit(rig.WithBinary(&vmcp, m.Run)) }
 
 const (
-	// perRun is how long each program may run. All that any of them takes of memory or of a
-	// processor it has taken by then, or takes again and again.
+	// perRun is the time limit of each program. By then each has reached its maximum of memory and CPU
+	// time, or repeats it.
 	perRun = 4 * time.Second
-	// mostMemory is what the process may have had: 1.25 times the memory of a run, and 96 MiB: half of that is the program itself.
-	mostMemory = 256<<20/4*5 + 96<<20
-	// waitTime bounds every wait for something that must happen.
+	// mostMemory bounds the peak memory of the process: 1.25 times the memory of a run, plus 64 MiB.
+	mostMemory = 256<<20/4*5 + 64<<20
+	// waitTime bounds every wait of a test.
 	waitTime = 2 * time.Minute
-	// attempts is how often a program may run until nobody else had to wait meanwhile: a
-	// machine that does something else for a moment is no mistake of ours.
+	// attempts is the number of runs of a program, of which one has to leave the latency of other calls in bounds: other
+	// load on the machine may delay them, too.
 	attempts = 3
 )
 
-// TestAttack runs each program in a process of its own. The quick form has one that is
-// over soon.
+// TestAttack runs each program in a separate process. The quick form has only one, which
+// ends soon.
 func TestAttack(t *testing.T) {
 	for _, name := range programs(t) {
 		t.Run(name, func(t *testing.T) {
@@ -51,7 +50,7 @@ func TestAttack(t *testing.T) {
 	}
 }
 
-// undisturbed runs an attack until nobody else has to wait longer than most meanwhile.
+// undisturbed repeats an attack until no other call took longer than most meanwhile.
 func undisturbed(t *testing.T, most time.Duration, attack func() (slowest time.Duration)) {
 	t.Helper()
 	for i := range attempts {
@@ -82,8 +81,8 @@ func alone(t *testing.T, name string) time.Duration {
 	return slowest
 }
 
-// TestAttacksAtOnce runs eight programs side by side, where all scripts together may
-// have what two have.
+// TestAttacksAtOnce runs eight programs concurrently, where all scripts together have the
+// memory of two.
 func TestAttacksAtOnce(t *testing.T) {
 	testmode.NeedThorough(t)
 	all := programs(t)
@@ -97,7 +96,7 @@ func TestAttacksAtOnce(t *testing.T) {
 
 // together runs programs at once and returns how long the slowest plain call took meanwhile.
 func together(t *testing.T, names []string) time.Duration {
-	s := serve(t, ", totalMemory: 512MB")
+	s := serve(t, ", "+totalMemory)
 	defer s.Stop()
 	b := s.bystander(t)
 	var running sync.WaitGroup
@@ -110,8 +109,8 @@ func together(t *testing.T, names []string) time.Duration {
 	running.Wait()
 	slowest, peak := b.stop(), s.peak(t)
 	t.Logf("%d MB, bystander %d ms", peak>>20, slowest.Milliseconds())
-	if most := int64(512<<20/4*5 + 128<<20); peak > most {
-		t.Errorf("the process has had %d MB, at most %d are right", peak>>20, most>>20)
+	if peak > mostTogether {
+		t.Errorf("the process has had %d MB, at most %d are right", peak>>20, mostTogether>>20)
 	}
 	return slowest
 }
@@ -134,9 +133,10 @@ func TestGarbageDoesNotAddUp(t *testing.T) {
 	}
 }
 
-// TestWaitingRunsHoldUpNobody: with default limits, a short script is served beside sixteen
-// that wait for a tool, and forty can wait at once.
+// TestWaitingRunsHoldUpNobody: with default limits, a short script runs beside sixteen
+// that wait for a tool, and forty can wait concurrently.
 func TestWaitingRunsHoldUpNobody(t *testing.T) {
+	testmode.NeedThorough(t)
 	t.Parallel()
 	s := serve(t, "time: 5m")
 	waiting := s.waiting(t, t.Context(), 16)
@@ -157,7 +157,7 @@ func TestWaitingRunsHoldUpNobody(t *testing.T) {
 	}
 }
 
-// waiting has n more runs wait for a tool; how they end comes on the channel.
+// waiting starts n more runs that wait for a tool; their outcomes are sent to the channel.
 func (s *served) waiting(t *testing.T, ctx context.Context, n int) <-chan error {
 	t.Helper()
 	ended := make(chan error, n)
@@ -173,8 +173,8 @@ func (s *served) waiting(t *testing.T, ctx context.Context, n int) <-chan error 
 	return ended
 }
 
-// TestArgumentsThatWaitAreBounded: requests with large arguments, for which there is no
-// place, are refused and leave nothing behind.
+// TestArgumentsThatWaitAreBounded: requests with large arguments are refused when the queue has no
+// room, and their memory is released.
 func TestArgumentsThatWaitAreBounded(t *testing.T) {
 	testmode.NeedThorough(t)
 	s := serve(t, "time: 5m, runs: 8, totalMemory: 512MB")
@@ -209,7 +209,7 @@ func TestArgumentsThatWaitAreBounded(t *testing.T) {
 	}
 }
 
-// TestServeSaysWhatDoesNotFit: what scripts may have is held against what the process may.
+// TestServeSaysWhatDoesNotFit: the memory limits of scripts are compared with that of the process at the start.
 func TestServeSaysWhatDoesNotFit(t *testing.T) {
 	t.Parallel()
 	for limit, want := range map[string]bool{"2000MiB": true, "10GiB": false} {
@@ -224,7 +224,7 @@ func TestServeSaysWhatDoesNotFit(t *testing.T) {
 	}
 }
 
-// programs are the names of the hostile ones.
+// programs are the names of the hostile programs.
 func programs(t *testing.T) (names []string) {
 	t.Helper()
 	paths, err := filepath.Glob("testdata/n*.star")
@@ -335,8 +335,8 @@ func (s *served) connect(t *testing.T) *raw.Client {
 
 var newline = regexp.MustCompile(`\\n|\n`)
 
-// attack runs a program and says how it ended. Sleeping is no time of a run: the client of a program
-// that sleeps leaves it.
+// attack runs a program and returns how it ended. Sleeping is not counted as time of a run: the client of a program
+// that sleeps disconnects.
 func (s *served) attack(t *testing.T, name string) (time.Duration, string) {
 	c := s.connect(t)
 	began, wait := time.Now(), perRun+waitTime
@@ -366,12 +366,12 @@ func sleeps(t *testing.T, name string) bool {
 	return strings.Contains(string(text), "sleep(")
 }
 
-// peak is the most resident memory that the process has had.
+// peak is the peak resident memory of the process.
 func (s *served) peak(t *testing.T) int64 {
 	t.Helper()
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.Cmd.Process.Pid))
 	if err != nil {
-		t.Fatalf("the process is gone: %v", err)
+		t.Fatalf("the process has ended: %v", err)
 	}
 	m := regexp.MustCompile(`VmHWM:\s+(\d+) kB`).FindSubmatch(data)
 	if m == nil {
@@ -381,7 +381,7 @@ func (s *served) peak(t *testing.T) int64 {
 	return kb << 10
 }
 
-// bystander is somebody who calls a plain tool of the backend all the time.
+// bystander is a client that calls a tool of the backend all the time.
 type bystander struct {
 	quit    chan struct{}
 	slowest chan time.Duration

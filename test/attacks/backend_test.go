@@ -1,3 +1,5 @@
+//go:build suites
+
 package attacks
 
 import (
@@ -44,7 +46,7 @@ func startBackend(t *testing.T) *backend {
 	return x
 }
 
-// hold keeps a call until it is let go.
+// hold blocks a call until it is released.
 func (b *backend) hold(c *raw.Call) error {
 	b.count(1)
 	defer b.count(-1)
@@ -64,7 +66,7 @@ func (b *backend) count(n int) {
 	b.change = make(chan struct{})
 }
 
-// await waits until n calls are held at once.
+// await waits until n calls are blocked at the same time.
 func (b *backend) await(t *testing.T, n int) {
 	t.Helper()
 	late := time.After(waitTime)

@@ -1,9 +1,10 @@
-//go:build linux
+//go:build linux && suites
 
 package attacks
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -17,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vmcp-dev/vmcp/internal/testkit"
 	"github.com/vmcp-dev/vmcp/internal/testmode"
 	"github.com/vmcp-dev/vmcp/test/raw"
 	"github.com/vmcp-dev/vmcp/test/rig"
@@ -28,8 +30,8 @@ type child struct {
 	zombie bool
 }
 
-// children looks through all processes: what a process says of its own children is only right
-// while it stands still.
+// children reads all processes, because a process's list of its children is only consistent
+// while it is stopped.
 func (s *served) children(t *testing.T) (all []child) {
 	t.Helper()
 	stats, err := filepath.Glob("/proc/[0-9]*/stat")
@@ -51,7 +53,7 @@ func (s *served) children(t *testing.T) (all []child) {
 	return all
 }
 
-// pipes is how many pipes and processes the server has open; connections come and go.
+// pipes is the number of pipes and child processes of the server; connections are not counted.
 func (s *served) pipes(t *testing.T) (n int) {
 	t.Helper()
 	open, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", s.Cmd.Process.Pid))
@@ -66,8 +68,8 @@ func (s *served) pipes(t *testing.T) (n int) {
 	return n
 }
 
-// idle waits until the server has no worker but the one for the next run, and returns how many pipes
-// it has then.
+// idle waits until the server has no worker but the one for the next run, and returns its number of pipes
+// then.
 func (s *served) idle(t *testing.T) int {
 	t.Helper()
 	for end := time.Now().Add(waitTime); ; time.Sleep(10 * time.Millisecond) {
@@ -79,6 +81,12 @@ func (s *served) idle(t *testing.T) int {
 			t.Fatalf("children that are left: %+v, want one worker", all)
 		}
 	}
+}
+
+// idleAgain waits until the server is idle and has no more pipes than before: those of a worker are closed once it has ended.
+func (s *served) idleAgain(t *testing.T, before int) {
+	t.Helper()
+	testkit.Eventually(t, fmt.Sprintf("the server to have %d pipes again", before), func() bool { return s.idle(t) <= before })
 }
 
 func isolatedServer(t *testing.T) *served {
@@ -97,52 +105,49 @@ func (s *served) short(t *testing.T) {
 	}
 }
 
-// TestIsolatedAttacks: in workers hostile programs end as they do in the server, which stays
-// small; nothing is left of them.
+// TestIsolatedAttacks: in workers hostile programs end as they do in the server, whose memory stays
+// small; no worker is left.
 func TestIsolatedAttacks(t *testing.T) {
-	testmode.Parallel(t)
+	testmode.NeedThorough(t)
 	apart := isolatedServer(t)
-	here := serve(t, "time: 5m")
 	before := apart.idle(t)
-	programs := []string{"n85_struct_add"}
-	if testmode.Thorough() {
-		programs = append(programs, "n12_bigerr_loop", "n01_retry_encode_fail", "n02_retry_callargs_fail", "n04_encode_range_fail", "n13_bigerr_retry", "n15_blocks", "n16_errblocks",
-			"n27_error_repr_key", "n33_dictcomp_before_key", "n40_star_unpack_big", "n57_json_decode_default", "hungry")
-	}
-	for _, name := range programs {
-		_, got := apart.attack(t, name)
-		_, want := here.attack(t, name)
-		if got != want {
-			t.Errorf("%s ended with %q, want %q", name, got, want)
-		}
-	}
 	if _, end := apart.attack(t, "hungry"); !strings.HasPrefix(end, "limit reached: memory") {
 		t.Errorf("hungry: %s", end)
 	}
+	apart.comparedWith(t, serve(t, "time: 5m"), "n85_struct_add", "n12_bigerr_loop", "n01_retry_encode_fail", "n02_retry_callargs_fail", "n04_encode_range_fail", "n13_bigerr_retry", "n15_blocks", "n16_errblocks",
+		"n27_error_repr_key", "n33_dictcomp_before_key", "n40_star_unpack_big", "n57_json_decode_default", "hungry")
 	apart.short(t)
-	if after := apart.idle(t); after != before {
-		t.Errorf("the server has %d pipes, and had %d before", after, before)
-	}
+	apart.idleAgain(t, before)
 	peak := apart.peak(t)
-	t.Logf("the server has had %d MB, without workers %d MB", peak>>20, here.peak(t)>>20)
+	t.Logf("the server has had %d MB", peak>>20)
 	if most := int64(200 << 20); peak > most {
 		t.Errorf("the server has had %d MB, at most %d are right: the memory of runs is that of workers", peak>>20, most>>20)
 	}
 }
 
-// TestKilledWorkers ends the workers of a server in mid-run: that is an error of the run, and of
-// nothing else.
+// comparedWith runs programs in workers and in a server without workers: they end in the same way.
+func (s *served) comparedWith(t *testing.T, here *served, programs ...string) {
+	t.Helper()
+	for _, name := range programs {
+		_, got := s.attack(t, name)
+		_, want := here.attack(t, name)
+		if got != want {
+			t.Errorf("%s ended with %q, want %q", name, got, want)
+		}
+	}
+	t.Logf("a server without workers has had %d MB", here.peak(t)>>20)
+}
+
+// TestKilledWorkers kills the workers of a server during a run: only that run
+// fails.
 func TestKilledWorkers(t *testing.T) {
-	testmode.Parallel(t)
+	testmode.NeedThorough(t)
 	s := isolatedServer(t)
 	before := s.idle(t)
 	ended := s.waiting(t, t.Context(), 1)
 	var killed []int
 	for _, c := range s.children(t) {
-		environment, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", c.pid))
-		if err != nil || len(environment) > 0 {
-			t.Errorf("the environment of a worker is %q, %v", environment, err)
-		}
+		c.bare(t)
 		if err := syscall.Kill(c.pid, syscall.SIGKILL); err != nil {
 			t.Error(err)
 		}
@@ -151,20 +156,18 @@ func TestKilledWorkers(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Errorf("the run has no result: %v", err)
 	}
-	text, err := os.ReadFile(s.log)
-	if err != nil || !strings.Contains(string(text), "the worker process of this run failed: it was ended by signal 9 (killed)") {
-		t.Errorf("the log does not say what became of the run: %s, %v", text, err)
-	}
-	err = rig.Poll(t.Context(), "the end of the workers", func() (bool, error) {
+	testkit.Eventually(t, "the log to say what became of the run", func() bool {
+		text, err := os.ReadFile(s.log)
+		return err == nil && strings.Contains(string(text), "the worker process of this run failed: it was ended by signal 9 (killed)")
+	})
+	err := rig.Poll(t.Context(), "the end of the workers", func() (bool, error) {
 		return !slices.ContainsFunc(s.children(t), func(c child) bool { return slices.Contains(killed, c.pid) }), nil
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	s.short(t)
-	if after := s.idle(t); after != before {
-		t.Errorf("the server has %d pipes, and had %d before", after, before)
-	}
+	s.idleAgain(t, before)
 	res, err := http.Get(strings.TrimSuffix(s.url, "/mcp") + "/metrics")
 	if err != nil {
 		t.Fatal(err)
@@ -175,9 +178,24 @@ func TestKilledWorkers(t *testing.T) {
 	}
 }
 
-// TestTheDemoIsolated calls the scripts of the demo in two servers: what comes of them, messages
-// included, is the same.
+// bare waits until the child has executed its program, with an empty environment: a child that was just forked has that of the server.
+func (c child) bare(t *testing.T) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), waitTime)
+	defer cancel()
+	err := rig.Poll(ctx, "a worker without an environment", func() (bool, error) {
+		environment, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", c.pid))
+		return len(environment) == 0, err
+	})
+	if err != nil {
+		t.Errorf("worker %d: %v", c.pid, err)
+	}
+}
+
+// TestTheDemoIsolated calls the scripts of the demo in two servers: their results and messages
+// are the same.
 func TestTheDemoIsolated(t *testing.T) {
+	testmode.NeedThorough(t)
 	var got [2][]string
 	for i, flags := range [][]string{nil, {"--isolate-scripts"}} {
 		got[i] = demo(t, flags)
@@ -190,10 +208,10 @@ func TestTheDemoIsolated(t *testing.T) {
 	}
 }
 
-// runID is what differs between two runs that were written down.
+// runID matches the ids of runs, which differ between two recordings.
 var runID = regexp.MustCompile(`"id":"[a-z0-9]{26}"`)
 
-// demo runs the demo and lists what its scripts return and say.
+// demo runs the demo and lists the results and messages of its scripts.
 func demo(t *testing.T, flags []string) (said []string) {
 	cache := t.TempDir() // has the files of the demo
 	t.Chdir(t.TempDir())

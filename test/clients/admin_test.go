@@ -5,7 +5,6 @@ package clients
 import (
 	"encoding/json"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -17,7 +16,7 @@ import (
 	"github.com/vmcp-dev/vmcp/test/rig"
 )
 
-// adminServer is a server whose tools say what a page must not take for its own.
+// adminServer is a server whose tools return markup that a page must not interpret.
 const adminServer = `
 import { createInterface } from "node:readline";
 const hostile = "Says it back. </p><script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\"> \u202e";
@@ -57,7 +56,7 @@ scriptedTools:
           return {"shipped": a.action == "accept"}
 `
 
-// used is what Chromium saw of the page for operators.
+// used is the report of Chromium about the page for operators.
 type used struct {
 	Requests, Complaints, Policies, Contrast             []string
 	Result, Wrong, Answered, RunState, Bare              string
@@ -67,9 +66,9 @@ type used struct {
 	LightWide, DarkWide, NarrowWide                      int
 }
 
-// TestTheAdminPage uses the page in Chromium: what changes is shown without loading it again, a tool is called through its form, a
-// run has its steps, questions are answered, nothing is asked of anybody else and no rule is broken. Its pictures go to
-// $CI_LOGS; those in docs/ are three of them (docs/admin-page.md says how to make them anew).
+// TestTheAdminPage uses the page in Chromium: changes are shown without a reload, a tool is called through its form, a
+// run has its steps, questions are answered, no other host is contacted and no security policy violated. Its screenshots go to
+// $CI_LOGS; three of them are in docs/ (docs/admin-page.md documents how to update them).
 func TestTheAdminPage(t *testing.T) {
 	if world.chromium == "" {
 		t.Skip("there is no Chromium")
@@ -93,7 +92,7 @@ func TestTheAdminPage(t *testing.T) {
 	}
 	for _, policy := range s.Policies {
 		if policy != pages.Policy || strings.Contains(policy, "unsafe") {
-			t.Errorf("a page came with the policy %q", policy)
+			t.Errorf("a page has the policy %q", policy)
 		}
 	}
 	if !s.Live || s.Light == s.Dark || s.LightWide > 0 || s.DarkWide > 0 || s.NarrowWide > 0 {
@@ -104,7 +103,7 @@ func TestTheAdminPage(t *testing.T) {
 			t.Errorf("the tool got %s, want %s in it", s.Result, want)
 		}
 	}
-	if !strings.Contains(s.Wrong, "no JSON") || s.Huge < 60_000 || s.Huge > 200_000 {
+	if !strings.Contains(s.Wrong, "invalid JSON") || s.Huge < 60_000 || s.Huge > 200_000 {
 		t.Errorf("wrong JSON is %q; of 10 MB %d characters are shown", s.Wrong, s.Huge)
 	}
 	if s.Tools < 500 || s.Filtered != 2 || s.Images > 0 || s.Problems == 0 {
@@ -120,12 +119,11 @@ func TestTheAdminPage(t *testing.T) {
 
 // serveAdmin serves an endpoint with a page, and returns its address and the folder with its configuration.
 func serveAdmin(t *testing.T) (base, dir string) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	port, err := rig.Port()
 	if err != nil {
 		t.Fatal(err)
 	}
-	addr := l.Addr().String()
-	l.Close()
+	addr := fmt.Sprintf("127.0.0.1:%d", port)
 	dir = t.TempDir()
 	for name, text := range map[string]string{"server.mjs": adminServer, "vmcp.yaml": fmt.Sprintf(adminConfig, addr, world.npm.Node())} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {

@@ -1,12 +1,5 @@
 //go:build npm
 
-// Package clients puts `vmcp serve` before the clients that people have: each lists and
-// calls what a server offers directly and through the proxy, over Streamable HTTP and over
-// standard input and output, and has to get the same. docs/clients.md is the record of it.
-//
-// It needs npm, Chromium for Playwright's server, and the network the first time:
-//
-//	go test -tags npm ./test/clients [-update]
 package clients
 
 import (
@@ -33,7 +26,7 @@ var update = flag.Bool("update", false, "rewrite docs/clients.md")
 //go:embed npm
 var scripts embed.FS
 
-// world is what all tests share.
+// world is the common state of all tests.
 var world struct {
 	npm      *rig.Packages
 	dir      string // with our scripts and the packages below it
@@ -74,7 +67,7 @@ func prepareAndRun(m *testing.M) (int, error) {
 	return m.Run(), nil
 }
 
-// prepare installs what is not there, and builds our programs.
+// prepare installs missing packages, and builds the programs of this module.
 func prepare(ctx context.Context, dir string) error {
 	manifest, err := fs.Sub(scripts, "npm")
 	if err != nil {
@@ -126,7 +119,7 @@ func build(ctx context.Context) error {
 func program(name string) string { return filepath.Join(world.bin, name) }
 
 // findChromium finds Debian's Chromium, or installs it where that is possible. Without it
-// Playwright's server is left out, which CI does not take for a success.
+// Playwright's server is skipped, which fails in CI.
 func findChromium(ctx context.Context) (string, error) {
 	if path, err := exec.LookPath("chromium"); err == nil {
 		return path, nil
@@ -159,11 +152,11 @@ func aptInstall(ctx context.Context, name string) error {
 	return nil
 }
 
-// patience bounds the wait for a process that starts.
-const patience = 60 * time.Second
+// testTimeout bounds the wait for a process that starts.
+const testTimeout = 60 * time.Second
 
 func deadline(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	t.Cleanup(cancel)
 	return ctx
 }

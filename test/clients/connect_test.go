@@ -17,7 +17,7 @@ import (
 	"github.com/vmcp-dev/vmcp/test/rig"
 )
 
-// connected are the clients whose files mcporter reads by itself, by its names for them, with what stands there before.
+// connected are the clients whose files mcporter reads, by its names for them, with the content of the files before.
 var connected = []struct {
 	client, reader, file, before string
 }{
@@ -30,7 +30,7 @@ var connected = []struct {
 	{"opencode", "opencode", ".config/opencode/opencode.json", "{\n  \"$schema\": \"https://opencode.ai/config.json\", // theirs\n}\n"},
 }
 
-// A reader is a home folder with clients' files, and mcporter in it, which reads the files of other clients by itself.
+// A reader is a home folder with clients' files, which mcporter reads.
 type reader struct {
 	home, dir string
 	env       []string
@@ -62,7 +62,7 @@ func (r *reader) vmcp(t *testing.T, args ...string) {
 	}
 }
 
-// read has mcporter do something with what it finds in the file of one client.
+// read runs a command of mcporter with the file of one client.
 func (r *reader) read(t *testing.T, of string, args ...string) (out string, err error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
@@ -112,8 +112,8 @@ scriptedTools:
   - {name: other, description: Says no., script: "def run(params):\n    return \"no\"\n"}
 `
 
-// TestOthersReadWhatConnectWrites: a client that others have written finds the endpoint by the entry that `vmcp connect`
-// has put into the file of each client, and calls a tool; after --undo it finds nothing.
+// TestOthersReadWhatConnectWrites: mcporter finds the endpoint by the entry that `vmcp connect`
+// has written to the file of each client, and calls a tool; after --undo it finds no entry.
 func TestOthersReadWhatConnectWrites(t *testing.T) {
 	r := newReader(t)
 	file := filepath.Join(r.dir, "vmcp.yaml")
@@ -146,8 +146,8 @@ func TestOthersReadWhatConnectWrites(t *testing.T) {
 	}
 }
 
-// TestDesktopStartsAProfile: for a client that starts programs only, --config has it start a process of its own, which
-// serves the profile that --profile names.
+// TestDesktopStartsAProfile: for a client that only starts programs, --config writes an entry that starts a process
+// with the profile of --profile.
 func TestDesktopStartsAProfile(t *testing.T) {
 	r := newReader(t)
 	file := filepath.Join(r.dir, "vmcp.yaml")

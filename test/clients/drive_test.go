@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// A client is one that people have.
+// A client is a popular MCP client.
 type client struct {
 	key, label, pkg string
 	oneShot         bool // a process for each list and call: it makes the first call only
@@ -36,7 +36,7 @@ var all = []client{
 	{key: "mcp-remote", label: "mcp-remote, before the TypeScript SDK v1", pkg: "mcp-remote", bridge: true},
 }
 
-// An answer is what a client got in one job.
+// An answer is the result of a client's job.
 type answer struct {
 	ID                        string
 	MS                        int
@@ -54,7 +54,7 @@ func (s *server) made(c client) []call {
 	return s.calls
 }
 
-// jobs are a client's work with one server: directly with each part, and through the proxy.
+// jobs are a client's tasks with one server: directly with each part, and through the proxy.
 func (c client) jobs(t *testing.T, s *server) []job {
 	http, stdio := s.through(t, c)
 	http.ID, http.Calls = s.name+" http", s.made(c)
@@ -88,7 +88,7 @@ func (c client) jobs(t *testing.T, s *server) []job {
 
 func directly(s *server, part int) string { return fmt.Sprint(s.name, " directly ", part) }
 
-// own reports whether a tool is the proxy's own.
+// own reports whether a tool is a scripted tool of the proxy.
 func (s *server) own(tool string) bool {
 	_, ok := s.scripted[tool]
 	return ok
@@ -125,8 +125,8 @@ func (c client) drive(t *testing.T, servers []*server) map[string]answer {
 	}
 }
 
-// driveAll runs the clients side by side, except for those that share what a stateful
-// server keeps: they go one after the other.
+// driveAll runs the clients concurrently, except those that share the state of a stateful
+// server, which it runs one after the other.
 func driveAll(t *testing.T, servers []*server) map[string]map[string]answer {
 	answers := map[string]map[string]answer{}
 	var mu sync.Mutex // guards answers

@@ -15,7 +15,7 @@ import (
 	"github.com/vmcp-dev/vmcp/cases"
 )
 
-// saw is what Chromium shows of a page of vmcp trace.
+// saw is the report of Chromium about a page of vmcp trace.
 type saw struct {
 	ColorScheme, Title, Clicked, Entered, Background string
 	Requests, Images, Count                          int
@@ -27,7 +27,7 @@ type saw struct {
 	}
 }
 
-// recordedRun is a case whose tools answer what a page must not take for its own, with n steps.
+// recordedRun is a case with n steps whose tools return markup that a page must not interpret.
 func recordedRun(n int) *cases.Case {
 	hostile, _ := json.Marshal(`</script><img src=x onerror="document.title='owned'"><style>*{display:none}</style>`)
 	c := &cases.Case{Version: cases.Version, Tool: "deploy", Recorded: time.Now(), Arguments: json.RawMessage("{}"), Output: hostile, DurationMs: float64(10 * n)}
@@ -44,8 +44,8 @@ func recordedRun(n int) *cases.Case {
 	return c
 }
 
-// TestTracePages opens pages from the file system: they ask for nothing, break no rule of their policy, show a bar where each
-// step was, and what a step did after a click and after Enter, whatever tools have said.
+// TestTracePages opens pages from the file system: they send no requests, do not violate their security policy, show a bar for each
+// step, and its details after a click and after Enter, whatever the tools have returned.
 func TestTracePages(t *testing.T) {
 	if world.chromium == "" {
 		t.Skip("there is no Chromium")

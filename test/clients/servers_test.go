@@ -15,25 +15,25 @@ import (
 	"github.com/vmcp-dev/vmcp/test/rig"
 )
 
-// A server is what stands behind the proxy in one configuration.
+// A server is the set of backends of one configuration.
 type server struct {
 	name   string
 	pkg    string // of npm, for its version; "" for our own
 	parts  []part
 	config string // the file; "" for the demo, which has none
-	// The profile that clients use, which shows the parts; "" is none. Others are behind the proxy as well.
+	// The profile that clients use, which has the parts; "" for none. The configuration may have other backends, too.
 	profile string
 	others  int
 	calls   []call
-	// Tools of the proxy's own: the same over both transports, and their calls have this in
+	// Scripted tools of the proxy: the same over both transports, with this text in
 	// their results.
 	scripted map[string]string
-	// Tools that the server lists for what its client can be asked. The proxy can be asked on
-	// behalf of others, and lists them to all.
+	// Tools that the server lists for clients with certain capabilities. The proxy has these capabilities, and
+	// lists the tools to all clients.
 	forOthers []string
 
-	// A server that keeps something between calls has a connection for each session of a
-	// client. Clients of 2026-07-28 have no sessions: they share one, as this file says.
+	// A server with state between calls has a connection for each session of a
+	// client. Clients of 2026-07-28 have no sessions: they share one connection.
 	sharing string
 
 	url, sharedURL string // of running proxies before it
@@ -42,13 +42,13 @@ type server struct {
 	dir            string // where `vmcp serve` is started
 }
 
-// A part is a backend, and how it is started directly.
+// A part is a backend, with the command to start it directly.
 type part struct {
 	prefix string // that the proxy puts before its names
 	job
 }
 
-// A job is what drive.mjs does in one connection.
+// A job is the task of drive.mjs in one connection.
 type job struct {
 	ID      string            `json:"id"`
 	URL     string            `json:"url,omitempty"`
@@ -59,7 +59,7 @@ type job struct {
 	Calls   []call            `json:"calls"`
 }
 
-// A call is one call, by the name that the proxy gives the tool.
+// A call is one call, with the proxy's name of the tool.
 type call struct {
 	Name string         `json:"name"`
 	Args map[string]any `json:"args"`
@@ -73,7 +73,7 @@ func node(name, file string, more ...string) job {
 	return job{Command: world.npm.Node(), Args: append([]string{world.npm.Path(name + "/" + file)}, more...)}
 }
 
-// script is j without arguments, which one-shot clients take for their own.
+// script is j without arguments, which one-shot clients would parse as theirs.
 func (j job) script(t *testing.T) job {
 	var words []string
 	for k, v := range j.Env {
@@ -90,12 +90,12 @@ func (j job) script(t *testing.T) job {
 	return job{Command: path, Args: []string{}}
 }
 
-// one is a server that is alone behind the proxy, where its names stay as they are.
+// one is a server that is the only backend of the proxy, so that its names are not prefixed.
 func one(t *testing.T, name, pkg string, how job, calls ...call) *server {
 	return withConfig(t, &server{name: name, pkg: pkg, parts: []part{{job: how}}, calls: calls}, backend(name, how))
 }
 
-// stateful is a server that is alone behind the proxy and keeps something between calls.
+// stateful is a server that is the only backend of the proxy and has state between calls.
 func stateful(t *testing.T, name, pkg string, how job, calls ...call) *server {
 	s := one(t, name, pkg, how, calls...)
 	s.sharing = s.config
@@ -107,7 +107,7 @@ func backend(name string, how job, more ...string) string {
 	for _, a := range how.Args {
 		quoted = append(quoted, fmt.Sprintf("%q", a))
 	}
-	// A machine that does all this at once may take long to start a process of Node.
+	// Under the load of all these tests a Node process may start slowly.
 	lines := []string{"operational: {startup: {wait: 60s}}", "backends:", "  - name: " + name, fmt.Sprintf("    command: %q", how.Command), "    args: [" + strings.Join(quoted, ", ") + "]"}
 	for k, v := range how.Env {
 		lines = append(lines, fmt.Sprintf("    env: {%s: %q}", k, v))
@@ -132,7 +132,7 @@ func write(t *testing.T, path, text string) {
 	}
 }
 
-// servers are what the clients use; each is running behind a proxy when it returns.
+// servers starts the servers and their proxies.
 func servers(t *testing.T) []*server {
 	folder := filepath.Join(world.dir, "folder")
 	write(t, filepath.Join(folder, "note.txt"), "a note\nwith é\n")
@@ -193,7 +193,7 @@ func demo(t *testing.T) *server {
 // block is a part of the README that has a title.
 var block = regexp.MustCompile("(?ms)^```\\w+ title=(\\S+)\n(.*?)^```$")
 
-// readme is the configuration of the README, with its script.
+// readme is the configuration of README.md, with its script.
 func readme(t *testing.T) *server {
 	text, err := os.ReadFile("../../README.md")
 	if err != nil {
@@ -239,7 +239,7 @@ func serving(config string) []string {
 	return []string{"serve", "--config", config}
 }
 
-// through is how a client reaches s by HTTP, and how it starts the proxy before it.
+// through returns the URL of s for clients over HTTP, and the command of the proxy for clients over stdio.
 func (s *server) through(t *testing.T, c client) (http, stdio job) {
 	config := s.config
 	http.URL = s.url

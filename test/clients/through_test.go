@@ -16,9 +16,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestThroughIsDirect is the point of this package.
+// TestThroughIsDirect: each client gets the same through the proxy as directly.
 func TestThroughIsDirect(t *testing.T) {
-	t.Setenv("HOME", filepath.Join(world.dir, "home")) // no client finds somebody's own settings
+	t.Setenv("HOME", filepath.Join(world.dir, "home")) // clients do not find the user's settings
 	t.Setenv("PATH", world.bin+":"+filepath.Dir(world.npm.Node())+":"+os.Getenv("PATH"))
 	servers := servers(t)
 	answers := driveAll(t, servers)
@@ -31,7 +31,7 @@ func TestThroughIsDirect(t *testing.T) {
 	checkPage(t, page(t, servers, rows))
 }
 
-// compare says by which transports a client got what it gets directly.
+// compare returns the transports over which a client got the same as directly.
 func compare(t *testing.T, c client, s *server, answers map[string]map[string]answer) string {
 	reference := c.key
 	if c.bridge {
@@ -50,7 +50,7 @@ func compare(t *testing.T, c client, s *server, answers map[string]map[string]an
 		}
 		got, ok := answers[c.key][s.name+" "+transport]
 		if diff := s.differs(want, got, c); !ok || diff != "" {
-			t.Errorf("%s, %s over %s: not what it gets directly:\n%s\n%s", c.key, s.name, transport, got.Error, diff)
+			t.Errorf("%s, %s over %s: not the same as directly:\n%s\n%s", c.key, s.name, transport, got.Error, diff)
 			continue
 		}
 		same = append(same, transport)
@@ -61,7 +61,7 @@ func compare(t *testing.T, c client, s *server, answers map[string]map[string]an
 	return strings.Join(same, ", ")
 }
 
-// expected is what a client gets directly, under the names that the proxy gives.
+// expected is the direct result of a client, with the proxy's names.
 func expected(c client, s *server, direct map[string]answer) (answer, error) {
 	var want answer
 	results := map[string]any{} // by call
@@ -90,7 +90,7 @@ func expected(c client, s *server, direct map[string]answer) (answer, error) {
 	return want, nil
 }
 
-// failed is what a client shows of a call that failed.
+// failed matches the output of a client for a failed call.
 var failed = regexp.MustCompile(`^\{"failed":|"isError":true`)
 
 func renamed(entries []map[string]any, prefix string) []map[string]any {
@@ -102,7 +102,7 @@ func renamed(entries []map[string]any, prefix string) []map[string]any {
 	return out
 }
 
-// differs says in what got is not as wanted.
+// differs describes the difference of got from the expected result.
 func (s *server) differs(want, got answer, c client) string {
 	if got.Error != "" {
 		return got.Error
@@ -159,14 +159,14 @@ func (s *server) resultDiffers(c client, one call, want, got any) string {
 	return ""
 }
 
-// withoutExecution takes off what 2026-07-28 does not have.
+// withoutExecution removes the member execution, which 2026-07-28 does not have.
 func withoutExecution(tools []map[string]any) {
 	for _, tool := range tools {
 		delete(tool, "execution")
 	}
 }
 
-// counted is what a server says of all the calls that it got, those of others too.
+// counted matches a server's count of all its calls, which includes those of other clients.
 var counted = regexp.MustCompile(`(thoughtHistoryLength[^0-9]*)[0-9]+`)
 
 func uncounted(result any) any {
@@ -181,11 +181,11 @@ func uncounted(result any) any {
 	return out
 }
 
-// moment is where Playwright's server writes the time of a call.
+// moment matches the time of a call in results of Playwright's server.
 var moment = regexp.MustCompile(`page-[-0-9TZ]+\.yml`)
 
-// timeless is a result without what differs from call to call, and without what only
-// 2026-07-28 has: the kind of result, and who made it.
+// timeless is a result without the parts that differ from call to call, and without the members that only
+// 2026-07-28 has: resultType and the server's name.
 func timeless(result any) any {
 	switch v := result.(type) {
 	case string:
@@ -285,11 +285,11 @@ func checkPage(t *testing.T, text string) {
 	}
 	old, err := os.ReadFile(pageFile)
 	if err != nil || string(old) != text {
-		t.Errorf("docs/clients.md is not what this run would write (go test -tags npm ./test/clients -update): %v\n%s", err, cmp.Diff(string(old), text))
+		t.Errorf("docs/clients.md is out of date (go test -tags npm ./test/clients -update): %v\n%s", err, cmp.Diff(string(old), text))
 	}
 }
 
-// TestDefinitions holds what the proxy makes of odd definitions to the real clients.
+// TestDefinitions lists odd definitions through the proxy with the real clients.
 func TestDefinitions(t *testing.T) {
 	cmd := exec.CommandContext(deadline(t), world.npm.Node(), filepath.Join(world.dir, "definitions.mjs"))
 	file, err := filepath.Abs("../../internal/definition/testdata/definitions.json")

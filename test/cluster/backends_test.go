@@ -1,3 +1,5 @@
+//go:build suites
+
 package cluster
 
 import (
@@ -17,7 +19,7 @@ import (
 	"github.com/vmcp-dev/vmcp/test/raw"
 )
 
-// A ledger is what has been done at the backends, which outlive every replica.
+// A ledger records the effects at the backends, which outlive every replica.
 type ledger struct {
 	mu    sync.Mutex
 	times map[string]int  // how often something was done, by what
@@ -54,10 +56,10 @@ func (l *ledger) did(what string) int {
 	return l.times[what]
 }
 
-// pause lets a kill hit in front of, and behind an effect.
+// pause sleeps for a short random time, so that kills also hit before and after an effect.
 func (l *ledger) pause() { <-time.After(l.slow) }
 
-// shut lets calls of the bank wait until the function is called that it returns.
+// shut blocks calls of the bank until the returned function is called.
 func (l *ledger) shut(t testing.TB) (open func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -67,7 +69,7 @@ func (l *ledger) shut(t testing.TB) (open func()) {
 	return open
 }
 
-// enter waits for the gate.
+// enter waits until the gate is open.
 func (l *ledger) enter(ctx context.Context) {
 	l.mu.Lock()
 	gate := l.gate
@@ -84,7 +86,7 @@ func (l *ledger) enter(ctx context.Context) {
 	l.calls--
 }
 
-// inside is how many calls wait for the gate.
+// inside is the number of calls that wait for the gate.
 func (l *ledger) inside() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -126,7 +128,7 @@ func (l *ledger) desk(t testing.TB) string {
 	return backendtest.HTTP(t, s, true)
 }
 
-// kiosk serves a tool of a backend of 2026-07-28 that asks: its answer ends with the question.
+// kiosk serves a tool of a backend of 2026-07-28 that asks: its result is an InputRequiredResult.
 func (l *ledger) kiosk(t testing.TB) string {
 	b := &backendtest.Raw{Modern: true, Tools: `{"name":"reserve","inputSchema":{"type":"object"}}`, Handle: func(x *backendtest.Exchange) {
 		what := strings.Trim(x.Param("arguments", "what"), `"`)
@@ -140,8 +142,8 @@ func (l *ledger) kiosk(t testing.TB) string {
 	return b.Start(t)
 }
 
-// works serves a tool that begins a task, of 2026-07-28, or of 2025-11-25 when a client asks for one. What is asked of a task waits for
-// the gate, and so does a call that says held.
+// works serves a tool that begins a task, of 2026-07-28, or of 2025-11-25 when a client asks for one. Requests about a task wait for
+// the gate, and so does a call with the argument held.
 func (l *ledger) works(t testing.TB, modern bool) string {
 	tool, complete, begun := "begin", `"resultType":"complete",`, `{"resultType":"task","taskId":%q,"status":"working"}`
 	s := &raw.Server{Modern: modern, Capabilities: `{"tools":{},"extensions":{"io.modelcontextprotocol/tasks":{}}}`}
@@ -181,7 +183,7 @@ func (l *ledger) works(t testing.TB, modern bool) string {
 	return serve(t, s)
 }
 
-// shelf serves a resource, over sessions, of which is told when it changes.
+// shelf serves a resource, over sessions, and notifies of its changes.
 func (l *ledger) shelf(t testing.TB) string {
 	nothing := func(context.Context, *mcp.SubscribeRequest) error { return nil }
 	l.notes = mcp.NewServer(&mcp.Implementation{Name: "shelf", Version: "1"}, &mcp.ServerOptions{
@@ -194,10 +196,10 @@ func (l *ledger) shelf(t testing.TB) string {
 	return backendtest.HTTP(t, l.notes, true)
 }
 
-// touch says that a resource has changed.
+// touch notifies that a resource has changed.
 func (l *ledger) touch(ctx context.Context, uri string) {
 	_ = l.notes.ResourceUpdated(ctx, &mcp.ResourceUpdatedNotificationParams{URI: uri})
 }
 
-// answerSchema is of what every question wants to know.
+// answerSchema is the schema of every question.
 const answerSchema = `{"type":"object","required":["a"],"properties":{"a":{"type":"string"}}}`

@@ -1,3 +1,5 @@
+//go:build suites
+
 package cluster
 
 import (
@@ -27,7 +29,7 @@ type run struct {
 	result   []string
 }
 
-// answer is what a call of a tool is answered with.
+// answer is the response to a call of a tool.
 type answer struct {
 	ResultType    string
 	RequestState  string
@@ -50,12 +52,12 @@ func (w *world) newRun(url, kind, id string) *run {
 	}
 }
 
-// call makes one request of the run; more is what it says besides the name and the arguments.
+// call makes one request of the run; more are further params besides the name and the arguments.
 func (r *run) call(ctx context.Context, more string) (*answer, error) {
 	if r.repeats {
 		r.client.Meta = fmt.Sprintf(`,"dev.vmcp/idempotencyKey":%q`, r.id)
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, testTimeout)
 	defer cancel()
 	result, err := r.client.Call(ctx, "tools/call", fmt.Sprintf(`{"name":%q,"arguments":{"id":%q}%s}`, r.kind, r.id, more))
 	if err != nil {
@@ -76,14 +78,14 @@ func read(result []byte) (*answer, error) {
 	return &a, nil
 }
 
-// drive brings the run to its end, or to a doubt.
+// drive repeats requests until the run has ended or is in doubt.
 func (r *run) drive(ctx context.Context) error { return r.from(ctx, "") }
 
 // from is drive from a request on.
 func (r *run) from(ctx context.Context, more string) error {
 	for began := time.Now(); ; {
-		if time.Since(began) > 2*patience {
-			return fmt.Errorf("%s: no end in %s", r.id, 2*patience)
+		if time.Since(began) > 2*testTimeout {
+			return fmt.Errorf("%s: no end in %s", r.id, 2*testTimeout)
 		}
 		a, err := r.call(ctx, more)
 		var refused *raw.Error
@@ -119,7 +121,7 @@ func (r *run) next(a *answer) string {
 	return fmt.Sprintf(`,"inputResponses":{%s},"requestState":%q`, strings.Join(all, ","), a.RequestState)
 }
 
-// ended takes the result.
+// ended stores the result.
 func (r *run) ended(a *answer) error {
 	if r.doubt = a.Meta.Run.State == "doubt"; r.doubt {
 		return nil
@@ -134,7 +136,7 @@ func (r *run) ended(a *answer) error {
 	return json.Unmarshal(result, &r.result)
 }
 
-// check holds what the run returned and did against what it should have.
+// check compares the result and the effects of the run with the expected ones.
 func (r *run) check() error {
 	var want []string
 	var wrong []error
@@ -153,7 +155,7 @@ func (r *run) check() error {
 	return errors.Join(wrong...)
 }
 
-// did is what the backend of a run's kind answers when it has done something: those that ask add the answer.
+// did is the output of the backend of a run's kind after an effect: backends that ask add the answer.
 func (r *run) did(what string) string {
 	if r.kind == "reserves" || r.kind == "books" {
 		return what + "!"
@@ -161,7 +163,7 @@ func (r *run) did(what string) string {
 	return what
 }
 
-// resolve says of every call in doubt what has become of it.
+// resolve resolves every call in doubt by the ledger.
 func (r *run) resolve() error {
 	var shown struct {
 		Doubts []struct {

@@ -1,3 +1,5 @@
+//go:build suites
+
 package cluster
 
 import (
@@ -11,8 +13,8 @@ import (
 	"github.com/vmcp-dev/vmcp/test/replicas"
 )
 
-// testDrain: a run that takes longer than the time to drain is stopped behind the call that it is making, and its lease is
-// given back: another replica goes on at once, and not when the lease is over, which nobody here waits for.
+// testDrain: a run that takes longer than the drain time is stopped after the call that it is making, and its lease is
+// released: another replica continues it at once, long before the lease would expire.
 func testDrain(t *testing.T, pg *pgtest.Server) {
 	w := newWorld(t, pg, "")
 	w.lease = "10m"
@@ -49,7 +51,7 @@ func testDrain(t *testing.T, pg *pgtest.Server) {
 		err := json.Unmarshal(w.command("runs", "list", "--tool", "slow", "-o", "json"), &list)
 		return err == nil && len(list.Runs) == 1 && list.Runs[0].State == "done", err
 	})
-	again := w.newRun(w.replicas[2].url(), "slow", "drained") // the client comes back elsewhere
+	again := w.newRun(w.replicas[2].url(), "slow", "drained") // the client repeats the request at another replica
 	again.repeats = true
 	if err := again.drive(t.Context()); err != nil {
 		t.Fatal(err)
@@ -59,7 +61,7 @@ func testDrain(t *testing.T, pg *pgtest.Server) {
 	}
 }
 
-// testHealthUntilTheEnd: while a replica drains, the port for operators says that it is alive and that it is not ready, though
+// testHealthUntilTheEnd: while a replica drains, the admin port answers that it is alive and not ready, though
 // the port for clients is closed.
 func testHealthUntilTheEnd(t *testing.T, pg *pgtest.Server) {
 	admin := (&world{t: t}).port()

@@ -1,3 +1,5 @@
+//go:build suites
+
 package cluster
 
 import (
@@ -11,7 +13,7 @@ import (
 	"github.com/vmcp-dev/vmcp/test/rig"
 )
 
-// TestExample: vmcp validate has nothing to say about the configuration of examples/replicas, where the key is in place.
+// TestExample: vmcp validate reports no problem in the configuration of examples/replicas, when the key exists.
 func TestExample(t *testing.T) {
 	t.Parallel()
 	bin, err := rig.Build(t.Context(), t.TempDir())
@@ -35,5 +37,18 @@ func TestExample(t *testing.T) {
 	cmd.Env = append(os.Environ(), "POD_IP=10.0.0.7", "VMCP_DATABASE_URL=postgres://vmcp:secret-of-it@postgres/vmcp")
 	if out, err := cmd.CombinedOutput(); err != nil || len(out) > 0 {
 		t.Errorf("vmcp validate: %v\n%s", err, out)
+	}
+}
+
+// TestExampleBalancer: HAProxy accepts the configuration of examples/replicas and starts while the names of replicas cannot be
+// resolved: a stopped replica must not prevent its start.
+func TestExampleBalancer(t *testing.T) {
+	t.Parallel()
+	haproxy, err := exec.LookPath("haproxy")
+	if err != nil {
+		t.Skip("haproxy is not installed")
+	}
+	if out, err := exec.Command(haproxy, "-c", "-f", "../../examples/replicas/haproxy.cfg").CombinedOutput(); err != nil {
+		t.Errorf("haproxy -c: %v\n%s", err, out)
 	}
 }

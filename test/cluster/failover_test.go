@@ -1,3 +1,5 @@
+//go:build suites
+
 package cluster
 
 import (
@@ -12,7 +14,7 @@ import (
 	"github.com/vmcp-dev/vmcp/test/raw"
 )
 
-// elsewhere makes requests of a session at the replicas in turn, and returns how long the first took.
+// elsewhere makes requests of a session at the replicas in turn, and returns the duration of the first.
 func (w *world) elsewhere(c *raw.Client, requests int, at ...*replica) time.Duration {
 	w.t.Helper()
 	began, first := time.Now(), time.Duration(0)
@@ -28,8 +30,8 @@ func (w *world) elsewhere(c *raw.Client, requests int, at ...*replica) time.Dura
 	return first
 }
 
-// parked is a call of a backend with sessions that waits for an answer at a replica, with the next request.
-func (w *world) parked(at *replica, what string) (c *raw.Client, next string) {
+// pending is a call of a backend with sessions that waits for an answer at a replica, with the next request.
+func (w *world) pending(at *replica, what string) (c *raw.Client, next string) {
 	w.t.Helper()
 	c = &raw.Client{URL: at.url(), Revision: raw.Modern, Capabilities: `{"elicitation":{}}`}
 	r := &run{w: w, kind: "book", id: what, client: c, asked: map[string]bool{}, answered: map[string]bool{}}
@@ -44,8 +46,8 @@ func (w *world) parked(at *replica, what string) (c *raw.Client, next string) {
 	return c, fmt.Sprintf(`{"name":"book","arguments":{"what":%q}%s}`, what, r.next(a))
 }
 
-// testKilledOwner: the owner of a session is killed. The others serve the session with its subscription, a run that waited goes on, and whoever waits for
-// a call that was lost with it learns so.
+// testKilledOwner: the owner of a session is killed. The others serve the session with its subscription, a waiting run is resumed, and the client of
+// a call that was lost with the owner gets an error.
 func testKilledOwner(t *testing.T, pg *pgtest.Server) {
 	w := started(t, pg, clustered)
 	owner, others := w.replicas[0], w.replicas[1:]
@@ -61,11 +63,11 @@ func testKilledOwner(t *testing.T, pg *pgtest.Server) {
 		t.Fatalf("%+v, %v; want a question", a, err)
 	}
 	more := r.next(a)
-	live, next := w.parked(owner, "lost")
+	live, next := w.pending(owner, "lost")
 	id := w.idOf(owner)
 	owner.process.Kill()
 	t.Logf("the first request after the kill took %v", w.elsewhere(c, 6, others...))
-	for range before.events { // ends with its owner; what came in between does not matter
+	for range before.events { // ends with its owner; earlier events are ignored
 	}
 	after := listen(t, others[0].url(), c.Session()) // the client opens it again, and its subscription is there
 	w.ledger.touch(t.Context(), "note://one")
@@ -84,22 +86,22 @@ func testKilledOwner(t *testing.T, pg *pgtest.Server) {
 	if n := w.ledger.did("lost begun"); n != 1 {
 		t.Errorf("the lost call was made %d times", n)
 	}
-	owner.start() // and comes back as another one
+	owner.start() // and starts again with another id
 	owner.awaitReady()
 	w.elsewhere(c, 3, w.replicas...)
 }
 
-// idOf is the id of a replica, as it says at /readyz.
+// idOf is the id of a replica, from /readyz.
 func (w *world) idOf(r *replica) string {
 	at, err := r.readyz()
 	if err != nil || at.Cluster.ID == "" {
-		w.t.Errorf("/readyz says %+v, %v; want cluster.id", at, err)
+		w.t.Errorf("/readyz: %+v, %v; want cluster.id", at, err)
 	}
 	return at.Cluster.ID
 }
 
-// testStoppedOwner: the owner of a session stands still, which nobody can tell from a slow one. Its session is served elsewhere, its
-// run goes on elsewhere after the lease, and when it wakes up it begins nothing.
+// testStoppedOwner: the owner of a session is stopped by SIGSTOP, which others cannot distinguish from a slow one. Another replica serves its
+// session, another continues its run when the lease has expired, and after SIGCONT it begins no effect.
 func testStoppedOwner(t *testing.T, pg *pgtest.Server) {
 	w := started(t, pg, clustered)
 	w.ledger.slow = 200 * time.Millisecond
@@ -135,5 +137,5 @@ func testStoppedOwner(t *testing.T, pg *pgtest.Server) {
 	}
 }
 
-// slack is for machines that do something else.
+// slack is added to time limits, for other load on the machine.
 const slack = 2

@@ -1,3 +1,5 @@
+//go:build suites
+
 package cluster
 
 import (
@@ -11,7 +13,7 @@ import (
 	"github.com/vmcp-dev/vmcp/runs/runstest/pgtest"
 )
 
-// testHostileIDs: whatever is wrong with the id of a session, the answer is the same to the last byte; so it is with states. The
+// testHostileIDs: for every invalid id of a session the response is the same, byte for byte; likewise for every invalid requestState. The
 // peers' port serves no client.
 func testHostileIDs(t *testing.T, pg *pgtest.Server) {
 	w := started(t, pg, clustered)
@@ -53,7 +55,7 @@ func testHostileIDs(t *testing.T, pg *pgtest.Server) {
 	}
 }
 
-// hostileStates brings 30 changed states with answers, at any replica.
+// hostileStates sends 30 changed values of requestState with answers, to any replica.
 func (w *world) hostileStates() {
 	t := w.t
 	r := w.newRun(w.replicas[0].url(), "seq", "hostile")
@@ -83,8 +85,8 @@ func (w *world) hostileStates() {
 	}
 }
 
-// changed are texts that differ from one: another character at many places, and cut at many. The last character is exchanged for
-// all that a lax decoder would take for the same.
+// changed returns variants of a text: with another character at many places, and cut at many. The last character is replaced by
+// all that a lax decoder would decode to the same value.
 func changed(text string) (all []string) {
 	const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 	put := func(i int, c byte) {

@@ -1,3 +1,5 @@
+//go:build suites
+
 package cluster
 
 import (
@@ -11,8 +13,8 @@ import (
 	"github.com/vmcp-dev/vmcp/runs/runstest/pgtest"
 )
 
-// testKills: 12 replicas are killed and 4 are stopped for longer than a lease while scripts of clients of both eras run. Nothing is done twice, no
-// answer is lost, every run ends right or in doubt.
+// testKills: 12 replicas are killed and 4 are stopped for longer than a lease while scripts of clients of both eras run. No effect is made twice, no
+// answer is lost, every run ends with the right result or in doubt.
 func testKills(t *testing.T, pg *pgtest.Server) {
 	w := started(t, pg, clustered)
 	w.ledger.slow = 10 * time.Millisecond

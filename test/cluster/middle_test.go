@@ -1,3 +1,5 @@
+//go:build suites
+
 package cluster
 
 import (
@@ -14,7 +16,7 @@ import (
 	"github.com/vmcp-dev/vmcp/test/raw"
 )
 
-// A middle is something that the first replica is in the middle of when it is killed or stopped.
+// A middle is an operation of the first replica during which it is killed or stopped.
 type middle struct {
 	t       *testing.T
 	w       *world
@@ -23,10 +25,10 @@ type middle struct {
 	stopped bool // and killed otherwise
 }
 
-// Each row begins something at the first replica. The functions that come back look at what has become of it: elsewhere while that
-// replica is dead or stands still, awake when it goes on, which one that was killed does not.
+// Each row begins an operation at the first replica. The functions that it returns check the outcome: elsewhere while that
+// replica is dead or stopped, awake when a stopped one is continued.
 var middles = map[string]func(*middle) (elsewhere, awake func()){
-	"parked call":         (*middle).parkedCall,
+	"pending call":        (*middle).pendingCall,
 	"question":            (*middle).question,
 	"GET stream":          (*middle).getStream,
 	"subscription":        (*middle).subscription,
@@ -36,13 +38,13 @@ var middles = map[string]func(*middle) (elsewhere, awake func()){
 	"late request":        (*middle).lateRequest,
 }
 
-// testMiddleKilled: a replica is killed in the middle of everything that it can be in the middle of.
+// testMiddleKilled: a replica is killed during each kind of operation.
 func testMiddleKilled(t *testing.T, pg *pgtest.Server) {
 	testMiddle(t, pg, func(r *replica) { r.process.Kill() }, false)
 }
 
-// testMiddleStopped: one stands still, and goes on when others have taken its place: nothing is begun twice, and nobody is answered under a
-// session that is another replica's now.
+// testMiddleStopped: a replica is stopped, and continued when others have replaced it: no effect is begun twice, and no request is answered for a
+// session that another replica owns by then.
 func testMiddleStopped(t *testing.T, pg *pgtest.Server) {
 	testMiddle(t, pg, func(r *replica) {
 		r.signal(syscall.SIGSTOP)
@@ -77,13 +79,13 @@ func testMiddle(t *testing.T, pg *pgtest.Server, end func(*replica), stopped boo
 	}
 }
 
-// An outcome is what has become of a request.
+// An outcome is the outcome of a request.
 type outcome struct {
 	result json.RawMessage
 	err    error
 }
 
-// calling makes a request that is not waited for.
+// calling starts a request without waiting for it.
 func (m *middle) calling(c *raw.Client, method, params string) <-chan outcome {
 	ended := make(chan outcome, 1)
 	go func() {
@@ -114,13 +116,13 @@ func (m *middle) end(what string, ended <-chan outcome) outcome {
 	select {
 	case o := <-ended:
 		return o
-	case <-time.After(patience):
+	case <-time.After(testTimeout):
 		m.t.Fatalf("%s did not end", what)
 		return outcome{}
 	}
 }
 
-// did holds how often something was done.
+// did checks the number of times that an effect was made.
 func (m *middle) did(what string, want int) {
 	m.t.Helper()
 	if n := m.w.ledger.did(what); n != want {
@@ -128,7 +130,7 @@ func (m *middle) did(what string, want int) {
 	}
 }
 
-// await waits until something has been done once.
+// await waits until an effect has been made once.
 func (m *middle) await(what string) {
 	m.t.Helper()
 	m.owner.await(what, func() (bool, error) { return m.w.ledger.did(what) == 1, nil })
@@ -145,19 +147,19 @@ func (m *middle) served(id, method, params, want string) {
 	}
 }
 
-func (m *middle) parkedCall() (elsewhere, awake func()) {
-	c, next := m.w.parked(m.owner, "parked")
+func (m *middle) pendingCall() (elsewhere, awake func()) {
+	c, next := m.w.pending(m.owner, "pending")
 	elsewhere = func() {
 		c.URL = m.others[0].url()
 		if _, err := c.Call(m.t.Context(), "tools/call", next); err == nil || !strings.Contains(err.Error(), "replica lost") {
-			m.t.Errorf("the answer to a call that waits at a replica that is gone: %v", err)
+			m.t.Errorf("the answer to a call that was pending at a killed replica: %v", err)
 		}
-		m.did("parked begun", 1)
-		m.did("parked", 0)
+		m.did("pending begun", 1)
+		m.did("pending", 0)
 	}
-	return elsewhere, func() { // the client was told that the call is lost
-		m.did("parked begun", 1)
-		m.did("parked", 0)
+	return elsewhere, func() { // the client was answered that the call is lost
+		m.did("pending begun", 1)
+		m.did("pending", 0)
 	}
 }
 
@@ -170,7 +172,7 @@ func (m *middle) question() (elsewhere, awake func()) {
 	elsewhere = func() {
 		m.served(c.Session(), "tools/list", `{}`, `"pay"`)
 		c.URL = m.others[1].url()
-		close(agreed) // the answer arrives where nobody has asked
+		close(agreed) // the answer arrives at a replica that has not asked
 		if !m.stopped {
 			m.broken("the call that asked", ended)
 		}
@@ -207,7 +209,7 @@ func (m *middle) getStream() (elsewhere, awake func()) {
 	return elsewhere, func() {
 		before.over(m.t) // its session is another replica's
 		stop, touching := make(chan struct{}), make(chan struct{})
-		go func() { // the backend lets one replica read: that which stood still lets go, and nobody says when
+		go func() { // the backend has one reader at a time: the stopped replica releases it after SIGCONT, at an unknown time
 			defer close(touching)
 			for {
 				m.w.ledger.touch(m.t.Context(), "note://one")
@@ -235,10 +237,10 @@ func (m *middle) subscription() (elsewhere, awake func()) {
 			before.over(m.t)
 		}
 	}
-	return elsewhere, func() { m.touched(before, after) } // it is of nobody's session, and goes on
+	return elsewhere, func() { m.touched(before, after) } // it belongs to no session, and continues
 }
 
-// touched has a resource change, and waits until every stream says so.
+// touched changes a resource, and waits until every stream has the notification.
 func (m *middle) touched(all ...*stream) {
 	m.t.Helper()
 	m.w.ledger.touch(m.t.Context(), "note://one")
@@ -250,14 +252,14 @@ func (m *middle) touched(all ...*stream) {
 // over waits until the stream has ended.
 func (s *stream) over(t testing.TB) {
 	t.Helper()
-	for late := time.After(patience); ; {
+	for late := time.After(testTimeout); ; {
 		select {
 		case _, more := <-s.events:
 			if !more {
 				return
 			}
 		case <-late:
-			t.Fatal("the stream of a replica that is gone did not end")
+			t.Fatal("the stream of a killed replica did not end")
 		}
 	}
 }
@@ -329,7 +331,7 @@ func (m *middle) taskOfSession() (elsewhere, awake func()) {
 		}
 	}
 	return elsewhere, func() {
-		// It was begun before the session went away: its own answer is right, and so is none.
+		// It was begun before the session moved: its response is right, and so is an error.
 		if o := m.end("tasks/result", ended); o.err == nil && !strings.Contains(string(o.result), "done") {
 			m.t.Errorf("tasks/result: %s", o.result)
 		}
@@ -339,7 +341,7 @@ func (m *middle) taskOfSession() (elsewhere, awake func()) {
 	}
 }
 
-// lateRequest: a request arrives while the replica stands still, when its session is another one's already.
+// lateRequest: a request arrives while the replica is stopped, when another replica already owns its session.
 func (m *middle) lateRequest() (elsewhere, awake func()) {
 	c := session(m.t, m.owner.url())
 	var ended <-chan outcome

@@ -1,3 +1,5 @@
+//go:build suites
+
 package cluster
 
 import (
@@ -14,7 +16,7 @@ import (
 	"github.com/vmcp-dev/vmcp/test/raw"
 )
 
-// testQuestionsAnywhere: 24 scripts with questions, whose requests arrive at any replica, and none is repeated.
+// testQuestionsAnywhere: 24 scripts with questions, whose requests arrive at any replica; no request is retried.
 func testQuestionsAnywhere(t *testing.T, pg *pgtest.Server) {
 	w := started(t, pg, "")
 	for _, kept := range []bool{false, true} {
@@ -43,7 +45,7 @@ func testQuestionsAnywhere(t *testing.T, pg *pgtest.Server) {
 	}
 }
 
-// plain makes one call of a tool, without a repetition.
+// plain makes one call of a tool, without a retry.
 func plain(ctx context.Context, url string) error {
 	c := &raw.Client{URL: url, Revision: raw.Modern}
 	result, err := c.Call(ctx, "tools/call", `{"name":"look","arguments":{"what":"it"}}`)
@@ -53,8 +55,8 @@ func plain(ctx context.Context, url string) error {
 	return err
 }
 
-// testRotation: [a], [a, b], [b, a], [b] by editing the file. Runs that wait for an answer go on with states that were sealed
-// before; those of a key that is gone are refused, and nothing runs on.
+// testRotation: [a], [a, b], [b, a], [b] by editing the file. Waiting runs are resumed with a requestState that was sealed
+// before; one of a removed key is refused, and its run does not continue.
 func testRotation(t *testing.T, pg *pgtest.Server) {
 	w := started(t, pg, clustered)
 	b := w.balanced(false, 0)
@@ -99,7 +101,7 @@ func testRotation(t *testing.T, pg *pgtest.Server) {
 	}
 	for i, r := range w.replicas {
 		if code, body := post(t, r.url(), first.Session(), listing); code != http.StatusNotFound {
-			t.Errorf("a session of a key that is gone, at replica %d: %d %s", i, code, body)
+			t.Errorf("a session of a removed key, at replica %d: %d %s", i, code, body)
 		}
 	}
 	if err := lists(t.Context(), second); err != nil {
@@ -107,7 +109,7 @@ func testRotation(t *testing.T, pg *pgtest.Server) {
 	}
 	for _, r := range old[2:] {
 		if err := r.from(t.Context(), r.more); err == nil || !strings.Contains(err.Error(), "-32602") {
-			t.Errorf("sealed by a key that is gone: %v, want -32602", err)
+			t.Errorf("sealed by a removed key: %v, want -32602", err)
 		}
 		if n := w.ledger.did(r.id + "/0"); n != 0 {
 			t.Errorf("%s went on: its call was made %d times", r.id, n)
@@ -129,8 +131,8 @@ func (w *world) reconfigure(keys ...string) {
 	}
 }
 
-// testStoreAway: while PostgreSQL is stopped 30 of 30 plain calls are answered, a run is told that there is no store, and it
-// goes on when the store is back.
+// testStoreAway: while PostgreSQL is stopped 30 of 30 calls of backends' tools are answered, a run is refused because there is no store, and it
+// continues when the store answers again.
 func testStoreAway(t *testing.T, pg *pgtest.Server) {
 	w := started(t, pg, "")
 	b := w.balanced(false, 0)
@@ -153,7 +155,7 @@ func testStoreAway(t *testing.T, pg *pgtest.Server) {
 	}
 	for i := range w.replicas {
 		if n := b.Answers(i, http.StatusServiceUnavailable); n != 0 {
-			t.Errorf("/readyz of replica %d was 503 %d times while only the store was away", i, n)
+			t.Errorf("/readyz of replica %d was 503 %d times while only the store was down", i, n)
 		}
 	}
 	pg.Up(t)
@@ -166,8 +168,8 @@ func testStoreAway(t *testing.T, pg *pgtest.Server) {
 	}
 }
 
-// testRollingRestart: all three replicas are restarted under load, behind a balancer that reacts 3 s late and never repeats.
-// No plain call and no run fails.
+// testRollingRestart: all three replicas are restarted under load, behind a balancer that reacts 3 s late and never retries.
+// No call of a backend's tool and no run fails.
 func testRollingRestart(t *testing.T, pg *pgtest.Server) {
 	flags := []string{"--shutdown-delay", "5s", "--drain-time", "10s"}
 	for _, kept := range []bool{true} {
@@ -192,7 +194,7 @@ func testRollingRestart(t *testing.T, pg *pgtest.Server) {
 	}
 }
 
-// A load is clients that call without a repetition until it ends.
+// A load is a number of clients that make calls, without retries, until it ends.
 type load struct {
 	w     *world
 	stop  chan struct{}
@@ -243,7 +245,7 @@ func (l *load) each(do func(n int) error) {
 	}
 }
 
-// end ends the load, and says how much it was.
+// end ends the load, and returns the number of calls.
 func (l *load) end() {
 	close(l.stop)
 	l.work.Wait()

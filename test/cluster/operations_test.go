@@ -1,3 +1,5 @@
+//go:build suites
+
 package cluster
 
 import (
@@ -14,7 +16,7 @@ import (
 	"github.com/vmcp-dev/vmcp/test/replicas"
 )
 
-// status is what /readyz says of a replica.
+// status is the details of a replica at /readyz.
 type status struct {
 	Storage struct {
 		Provider string
@@ -27,7 +29,7 @@ type status struct {
 	}
 }
 
-// testSeen: /readyz and metrics of each replica show all three, with one configuration; one that is killed is missed, and one with
+// testSeen: /readyz and metrics of each replica show all three, with one configuration; one that is killed is reported as missing, and one with
 // other keys is not ready.
 func testSeen(t *testing.T, pg *pgtest.Server) {
 	w := started(t, pg, clustered)
@@ -88,7 +90,7 @@ func (r *replica) metric(name string) int {
 	return 0
 }
 
-// testShares: limits.runsPerPrincipal is of the cluster. Of eight runs that arrive in turn six begin, and two wait.
+// testShares: limits.runsPerPrincipal is for the whole cluster. Of eight runs that arrive round robin six begin, and two wait.
 func testShares(t *testing.T, pg *pgtest.Server) {
 	w := started(t, pg, clustered+"limits: {runsPerPrincipal: 6}\nincomingAuth: {type: local}\n")
 	for _, r := range w.replicas {
@@ -136,7 +138,7 @@ func testTasks(t *testing.T, pg *pgtest.Server) {
 			t.Errorf("tasks/get at replica %d: %s, %v", i, got, err)
 		}
 		if got, err := c.Call(t.Context(), "tasks/get", `{"taskId":"t-2"}`); err == nil {
-			t.Errorf("tasks/get of nobody's task at replica %d: %s", i, got)
+			t.Errorf("tasks/get of an unknown task at replica %d: %s", i, got)
 		}
 	}
 	for i := range 3 {

@@ -1,10 +1,11 @@
+//go:build suites
+
 package cluster
 
 import (
 	"fmt"
 	"io"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -15,11 +16,11 @@ import (
 	"github.com/vmcp-dev/vmcp/runs/runstest/pgtest"
 )
 
-// BenchmarkSizing measures what docs/scaling.md says of sizing:
+// BenchmarkSizing measures the numbers for sizing in docs/scaling.md:
 //
-//	go test ./test/cluster -run XXX -bench Sizing -benchtime 1x
+//	go test -tags suites ./test/cluster -run XXX -bench Sizing -benchtime 1x
 //
-// The memory is that of one replica after a collection of garbage, for each of n.
+// The memory is that of one replica after a garbage collection, divided by n.
 func BenchmarkSizing(b *testing.B) {
 	pg := pgtest.Start(b)
 	const n = 2000
@@ -31,7 +32,7 @@ func BenchmarkSizing(b *testing.B) {
 				r := w.replicas[0]
 				r.start("--pprof", profiles)
 				r.awaitReady()
-				make(w, n) // what is there once
+				make(w, n) // memory that is allocated once
 				before, writes := r.memory(profiles), w.statements(pg)
 				for i := range n {
 					make(w, i)
@@ -56,36 +57,7 @@ func BenchmarkSizing(b *testing.B) {
 	each("listen stream", func(w *world, _ int) { subscribe(b, w.replicas[0].url(), "note://one") })
 }
 
-// BenchmarkHop measures p50 of a request at the owner of its session, and of one that another replica passes on.
-func BenchmarkHop(b *testing.B) {
-	w := newWorld(b, pgtest.Start(b), clustered)
-	for _, r := range w.replicas {
-		r.start()
-		r.awaitReady()
-	}
-	c := session(b, w.replicas[0].url())
-	for _, call := range []struct{ name, method, params string }{
-		{"tools list", "tools/list", `{}`}, {"call of a backend", "tools/call", `{"name":"look","arguments":{"what":"it"}}`},
-	} {
-		for i, where := range []string{"at the owner", "at another"} {
-			b.Run(call.name+" "+where, func(b *testing.B) {
-				c.URL = w.replicas[i].url()
-				var all []time.Duration
-				for b.Loop() {
-					began := time.Now()
-					if _, err := c.Call(b.Context(), call.method, call.params); err != nil {
-						b.Fatal(err)
-					}
-					all = append(all, time.Since(began))
-				}
-				slices.Sort(all)
-				b.ReportMetric(float64(all[len(all)/2].Microseconds()), "p50-µs")
-			})
-		}
-	}
-}
-
-// memory is what the process needs, in bytes, once garbage is collected.
+// memory is the memory of the process after a garbage collection, in bytes.
 func (r *replica) memory(profiles string) int64 {
 	r.w.t.Helper()
 	http.DefaultClient.CloseIdleConnections()
@@ -117,7 +89,7 @@ func (r *replica) bytes(name string) int64 {
 	return 0
 }
 
-// statements is how many transactions the database has had, of all who use it.
+// statements is the number of transactions of the database, by all its clients.
 func (w *world) statements(pg *pgtest.Server) (n int) {
 	w.t.Helper()
 	<-time.After(2 * time.Second) // its processes count late

@@ -1,5 +1,5 @@
-// Package cluster runs three real replicas of vmcp serve over one PostgreSQL behind a balancer that knows nothing of MCP, and
-// looks at what clients have of them while replicas are killed, stopped, restarted and given new keys.
+//go:build suites
+
 package cluster
 
 import (
@@ -30,13 +30,13 @@ import (
 // legacy is the revision of clients and backends with sessions.
 const legacy = "2025-11-25"
 
-// clustered is what the configuration says of replicas that know each other.
+// clustered is the part of the configuration about the cluster.
 const clustered = "cluster: {listen: \"${VMCP_TEST_PEERS}\", heartbeat: 500ms, forwardTimeout: 1s}\n"
 
-// patience is how long a test waits for what has to come.
-const patience = 40 * time.Second
+// testTimeout bounds every wait of a test.
+const testTimeout = 40 * time.Second
 
-// scripts are the kinds of runs. Each does what effects says, and returns the answer to the question of each effect.
+// scripts are the kinds of runs. Each makes the effects of effects, and returns the answer to the question of each effect.
 const scripts = `
 scriptedTools:
   - name: seq
@@ -106,7 +106,7 @@ scriptedTools:
           return [call_tool("put", {"what": params["id"] + "/" + str(i)})["did"] + "!" for i in range(6)]
 `
 
-// effects are what a run of a kind does, in order.
+// effects are the effects of a run of each kind, in order.
 func effects(kind, id string) (all []string) {
 	n := map[string]int{"seq": 2, "par": 2, "nested": 3, "tries": 1, "books": 1, "reserves": 1, "slow": 6, "puts": 6}[kind]
 	for i := range n {
@@ -115,7 +115,7 @@ func effects(kind, id string) (all []string) {
 	return all
 }
 
-// A world is three replicas with one configuration, what is behind them and the folder that they have in common.
+// A world is three replicas with one configuration, their backends and their common folder.
 type world struct {
 	t        testing.TB
 	bin, dir string
@@ -197,7 +197,7 @@ func (w *world) configureAs(file string, keys ...string) {
 		w.backends, w.storage, strings.Join(ring, ", "), w.lease, w.settings, scripts))
 }
 
-// end ends what runs. What the replicas have logged is shown when the test has failed.
+// end stops the processes. The logs of the replicas are printed when the test has failed.
 func (w *world) end() {
 	for _, r := range w.replicas {
 		if r.process != nil {
@@ -244,7 +244,7 @@ type replica struct {
 
 func (r *replica) url() string { return "http://" + r.addr + "/mcp" }
 
-// start starts the process, and waits for nothing.
+// start starts the process, and does not wait until it is ready.
 func (r *replica) start(flags ...string) {
 	r.w.t.Helper()
 	cmd := exec.Command(r.w.bin, append([]string{"serve", "--config", filepath.Join(r.w.dir, r.config), "--listen", r.addr}, flags...)...)
@@ -272,7 +272,7 @@ func (r *replica) awaitReady() {
 
 func (r *replica) await(what string, ready func() (bool, error)) {
 	r.w.t.Helper()
-	ctx, cancel := context.WithTimeout(r.w.t.Context(), patience)
+	ctx, cancel := context.WithTimeout(r.w.t.Context(), testTimeout)
 	defer cancel()
 	if err := rig.Poll(ctx, what, ready); err != nil {
 		r.w.t.Fatalf("replica %s: %v", r.addr, err)
@@ -286,7 +286,7 @@ func (r *replica) signal(s syscall.Signal) {
 	}
 }
 
-// readyz is what /readyz says.
+// readyz is the response of /readyz.
 func (r *replica) readyz() (s status, err error) {
 	resp, err := http.Get("http://" + r.addr + "/readyz")
 	if err != nil {
@@ -303,7 +303,7 @@ func (r *replica) readyz() (s status, err error) {
 	return s, nil
 }
 
-// A tail keeps the end of what is written to it.
+// A tail is a writer that keeps the end of its input.
 type tail struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
@@ -325,7 +325,7 @@ func (l *tail) tail() string {
 	return all[max(0, len(all)-6000):]
 }
 
-// count is how often something was logged, as far as the end goes back.
+// count is the number of times that a text is in the kept log.
 func (l *tail) count(what string) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -365,6 +365,7 @@ func TestCluster(t *testing.T) {
 		{"killed in the middle", testMiddleKilled},
 		{"stopped in the middle", testMiddleStopped},
 		{"hostile ids", testHostileIDs},
+		{"certificates", testCertificates},
 	} {
 		t.Run(line.name, func(t *testing.T) {
 			t.Parallel()

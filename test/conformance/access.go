@@ -11,7 +11,7 @@ import (
 	"github.com/vmcp-dev/vmcp/auth/authtest"
 )
 
-// access makes a credential and the part of the configuration that asks for it.
+// access returns a part of a configuration that requires a credential, and the credential.
 type access func(*harness) (config, token string, err error)
 
 func staticToken(h *harness) (config, token string, err error) {
@@ -20,7 +20,7 @@ func staticToken(h *harness) (config, token string, err error) {
 	return fmt.Sprintf("incomingAuth: {type: tokens, tokens: {file: %q}}\n", file), token, err
 }
 
-// signedToken starts an issuer, which lives as long as this program.
+// signedToken starts an issuer, which runs until the end of this program.
 func signedToken(*harness) (config, token string, err error) {
 	issuer, err := authtest.Start()
 	if err != nil {
@@ -31,7 +31,7 @@ func signedToken(*harness) (config, token string, err error) {
 	return fmt.Sprintf("incomingAuth: {type: oidc, oidc: {issuer: %q, audience: %q, insecureAllowHttp: true, jwksAllowPrivateIp: true}}\n", issuer.URL, audience), token, err
 }
 
-// refusesStrangers checks that a proxy asks for a token at all.
+// refusesStrangers checks that a proxy refuses a request without a token.
 func refusesStrangers(ctx context.Context, addr string) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+addr+"/mcp", nil)
 	if err != nil {
@@ -47,8 +47,8 @@ func refusesStrangers(ctx context.Context, addr string) error {
 	return nil
 }
 
-// addToken is a module that the suites load first: they cannot send a header of ours. Node
-// announces each request before it is sent, of fetch and of node:http.
+// addToken is a module that the suites load first, because they have no option for a header. Node
+// publishes each request of fetch and of node:http on a channel before it is sent.
 const addToken = `import { subscribe } from "node:diagnostics_channel";
 const token = "Bearer " + process.env.VMCP_TEST_TOKEN;
 subscribe("undici:request:create", ({ request }) => request.addHeader("authorization", token));

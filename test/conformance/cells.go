@@ -10,14 +10,14 @@ import (
 	"github.com/vmcp-dev/vmcp/test/rig"
 )
 
-// suite is one release of the conformance suite with what it is asked to run.
+// suite is one release of the conformance suite with its arguments.
 type suite struct {
 	name      string
 	pkg       string   // in the npm folder
 	args      []string // for all scenarios
 	single    []string // for one scenario
-	scenarios int      // that the fixture server passes directly
-	stateless bool     // which of its two modes the fixture server must run in for that
+	scenarios int      // number of scenarios that the fixture server passes directly
+	stateless bool     // mode of the fixture server for that
 }
 
 func (s suite) label() string { return s.name }
@@ -30,14 +30,14 @@ var suites = []suite{
 		single: []string{"--spec-version", "2026-07-28"}, scenarios: 40, stateless: true},
 }
 
-// backend is a way to put the fixture server behind the proxy.
+// backend is a way to connect the proxy with the fixture server.
 type backend struct {
 	name  string
 	stdio bool
-	// stateless makes the fixture server speak 2026-07-28 over HTTP, else older revisions with sessions.
+	// stateless runs the fixture server with 2026-07-28 over HTTP, else with older revisions and sessions.
 	stateless bool
-	access    access // what the proxy asks its callers for; nil for nothing
-	like      string // the backend that is the same but for access; "" for itself
+	access    access // credential that the proxy requires; nil for none
+	like      string // name of the backend that differs only in access; "" for none
 }
 
 func (b backend) label() string { return b.name }
@@ -50,7 +50,7 @@ var backends = []backend{
 	{name: "jwt", like: "stateless", stateless: true, access: signedToken},
 }
 
-// runDirect runs a suite against the fixture server itself.
+// runDirect runs a suite against the fixture server without a proxy.
 func (h *harness) runDirect(ctx context.Context, s suite) (result, error) {
 	p, addr, err := h.startFixture(ctx, "direct-"+s.name, s.stateless)
 	if err != nil {
@@ -129,7 +129,7 @@ func (h *harness) startFixture(ctx context.Context, name string, stateless bool)
 	return p, addr, p.AwaitHTTP(ctx, "http://"+addr+"/mcp")
 }
 
-// startProxy serves one backend, which entry describes: with a single one its names are not prefixed.
+// startProxy serves one backend with the configuration entry: with a single backend its names are not prefixed.
 func (h *harness) startProxy(ctx context.Context, name, entry string) (*rig.Process, string, error) {
 	config := filepath.Join(h.work, name+".yaml")
 	if err := os.WriteFile(config, []byte("name: conformance\nbackends:\n"+entry), 0o644); err != nil {

@@ -19,12 +19,12 @@ import (
 	"github.com/vmcp-dev/vmcp/test/rig"
 )
 
-// The suite of clients, as far as it is about authorization: vmcp is the client of the suite's
-// servers, driven by the command in oauthclient, and has to pass whatever the SDK's own client
+// The authorization scenarios of the suite of clients: vmcp is the client of the suite's
+// servers, driven by the command in oauthclient, and has to pass every check that the SDK's client
 // passes.
 
-// clientRuns are what the suite is asked to run: its suite auth, and the scenarios that it has
-// beside that.
+// clientRuns are the runs of the suite: its suite auth, and the scenarios that are not in
+// that.
 var clientRuns = []struct {
 	name string
 	args []string
@@ -44,14 +44,14 @@ var clientRuns = []struct {
 	{"resource-mismatch", nil},
 }
 
-// sideBySide is how many of them run at once: most of their time they wait.
+// sideBySide is the number of concurrent runs: most of their time they wait.
 const sideBySide = 3
 
-// leastClients is how many scenarios the SDK's client passes: fewer mean that something is not
-// what this test was written for.
+// leastClients is the number of scenarios that the SDK's client passes: fewer mean that the suite or the client
+// has changed.
 const leastClients = 39
 
-// runClients runs the suite with both clients and reports whether vmcp is no worse.
+// runClients runs the suite with both clients and reports whether vmcp passes every check that the SDK's client passes.
 func (h *harness) runClients(ctx context.Context) (bool, error) {
 	sdk, err := rig.FixtureClient(ctx)
 	if err != nil {
@@ -75,7 +75,7 @@ func (h *harness) runClients(ctx context.Context) (bool, error) {
 	return h.reportClients(theirs, through), nil
 }
 
-// runClient runs everything with one client.
+// runClient runs all clientRuns with one client.
 func (h *harness) runClient(ctx context.Context, name, command string) (result, error) {
 	began := time.Now()
 	results := make([]result, len(clientRuns))
@@ -117,9 +117,9 @@ func (h *harness) runClientSuite(ctx context.Context, dir, command string, args 
 	cmd.Stdout = io.MultiWriter(&printed, h.verbose)
 	cmd.Stderr = cmd.Stdout
 	cmd.WaitDelay = time.Second
-	runErr := cmd.Run() // its exit status says the same as the results
+	runErr := cmd.Run() // the results have more details than its exit status
 	if ctx.Err() != nil {
-		return nil, fmt.Errorf("%s: not done after %v:\n%s", strings.Join(args, " "), suiteDeadline, tail(printed.String(), 20))
+		return nil, fmt.Errorf("%s: still running after %v:\n%s", strings.Join(args, " "), suiteDeadline, tail(printed.String(), 20))
 	}
 	if err := os.WriteFile(dir+".log", printed.Bytes(), 0o644); err != nil {
 		return nil, err
@@ -131,7 +131,7 @@ func (h *harness) runClientSuite(ctx context.Context, dir, command string, args 
 	return r, err
 }
 
-// reportClients prints a table of the checks that succeed, and what vmcp is worse at.
+// reportClients prints a table of the checks that succeed, and those that only the SDK's client passes.
 func (h *harness) reportClients(sdk, ours result) bool {
 	w := tabwriter.NewWriter(h.out, 0, 8, 2, ' ', 0)
 	fmt.Fprintf(w, "\nscenario\tSDK\tvmcp\n")

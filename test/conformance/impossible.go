@@ -2,7 +2,7 @@ package main
 
 // The reasons why a scenario that passes directly cannot pass through any proxy.
 const (
-	// The tools of these scenarios call the client while they run.
+	// The tools of these scenarios send requests to the client.
 	noRequests = `2026-07-28, Basic, Messages: "Requests are sent from the client to the server"; in older revisions also "vice versa". ` +
 		`The fixture's tool sends a request of its own and has no multi-round-trip form, so it fails for every client of this backend`
 	// The fixture's tools of these scenarios return input requests, which its SDK turns
@@ -15,7 +15,7 @@ const (
 		`that has the questions as unknown members; the scenario wants a second round`
 )
 
-// impossible lists what cannot pass by specification. A row whose scenario does pass is
+// impossible lists the scenarios that cannot pass through a proxy by specification. A row whose scenario passes is
 // reported as stale.
 var impossible = []struct{ suite, backend, scenario, reason string }{
 	{"0.1.16", "stateless", "tools-call-elicitation", noRequests},

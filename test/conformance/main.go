@@ -7,20 +7,19 @@
 //	go run ./test/conformance -backend http -scenario caching -v     # one scenario
 //
 // The suites are 0.1.16 (the stable release), and the requirements 2025-11-25 and
-// 2026-07-28 of 0.2.0-alpha.12. The fixture server sits behind the proxy over stdio,
+// 2026-07-28 of 0.2.0-alpha.12. The fixture server is behind the proxy over stdio,
 // http (with sessions) and stateless (2026-07-28 only); once more with sessions behind a
-// proxy that asks for a static token (token), and stateless behind one that asks for a JWT
-// (jwt). Clients of every revision are
-// the suites themselves. There is no list of expected failures.
+// proxy that requires a static token (token), and stateless behind one that requires a JWT
+// (jwt). The suites are clients of every revision. There is no list of expected failures.
 //
 //	go run ./test/conformance -backend http -front 127.0.0.1:4483
 //
-// runs the suites against an endpoint that runs already, such as replicas behind a balancer, over a fixture server with sessions.
+// runs the suites against a running endpoint, such as replicas behind a load balancer, with a fixture server with sessions as its backend.
 //
 //	go run ./test/conformance -clients
 //
-// runs the suite of clients as far as it is about authorization, with the SDK's client and with
-// vmcp as the client, and fails when vmcp does not pass what the SDK's client passes.
+// runs the authorization scenarios of the suite of clients, with the SDK's client and with
+// vmcp as the client, and fails when vmcp does not pass a check that the SDK's client passes.
 package main
 
 import (
@@ -53,23 +52,23 @@ func main() {
 	}
 }
 
-// harness is one run: what to run, and with what.
+// harness is one run of the command: its options and its state.
 type harness struct {
 	suites   []suite
 	backends []backend
 	scenario string // "": all
 	clients  bool   // the suite of clients instead
-	front    string // an endpoint over one of backends that runs already; "": each is started
+	front    string // address of a running endpoint with one of the backends; "": an endpoint is started for each
 
 	out     io.Writer
-	verbose io.Writer // what the suite prints and the logs of proxy and fixture server
+	verbose io.Writer // for the output of the suite and the logs of proxy and fixture server
 	work    string
 	pkgs    *rig.Packages
 	fixture string
 	vmcp    string
 }
 
-// run parses the flags, runs the cells and reports whether nothing was lost.
+// run parses the flags, runs the cells and reports whether all checks that pass directly pass through the proxy.
 func run(ctx context.Context, args []string, out io.Writer) (bool, error) {
 	h := &harness{out: out, verbose: io.Discard}
 	if err := h.parse(args); err != nil {
@@ -98,11 +97,11 @@ func run(ctx context.Context, args []string, out io.Writer) (bool, error) {
 func (h *harness) parse(args []string) error {
 	flags := flag.NewFlagSet("conformance", flag.ContinueOnError)
 	suiteName := flags.String("suite", "", "run one suite: "+strings.Join(names(suites), ", "))
-	backendName := flags.String("backend", "", "put one backend behind the proxy: "+strings.Join(names(backends), ", ")+"; direct for none")
+	backendName := flags.String("backend", "", "run with one backend behind the proxy: "+strings.Join(names(backends), ", ")+"; direct for none")
 	flags.StringVar(&h.scenario, "scenario", "", "run one scenario, in every suite that has it")
 	flags.BoolVar(&h.clients, "clients", false, "run the suite of clients, with vmcp as the client")
-	flags.StringVar(&h.front, "front", "", "with -backend: the address of an endpoint that runs already, in front of such a fixture server, instead of a vmcp of its own")
-	verbose := flags.Bool("v", false, "print what the suite, the proxy and the fixture server print")
+	flags.StringVar(&h.front, "front", "", "with -backend: `address` of a running endpoint with such a fixture server as its backend, instead of starting a vmcp")
+	verbose := flags.Bool("v", false, "print the output of the suite, the proxy and the fixture server")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -114,7 +113,7 @@ func (h *harness) parse(args []string) error {
 		return err
 	}
 	if h.front != "" && *backendName == "" {
-		return errors.New("-front: say with -backend what is behind it")
+		return errors.New("-front: want -backend, the kind of backend behind the endpoint")
 	}
 	if *backendName != "direct" {
 		h.backends, err = pick(backends, *backendName)

@@ -11,8 +11,8 @@ import (
 	"text/tabwriter"
 )
 
-// report prints a table of scenario by cell and what the proxy loses. It returns
-// whether it loses nothing.
+// report prints a table of scenarios by cell, and the checks that pass only without the proxy. It returns
+// whether there are none of these.
 func (h *harness) report(direct map[string]result, proxied map[string]map[string]result) bool {
 	w := tabwriter.NewWriter(h.out, 0, 8, 2, ' ', 0)
 	fmt.Fprintf(w, "\nsuite\tscenario\tdirect\t%s\n", strings.Join(names(h.backends), "\t"))
@@ -40,7 +40,7 @@ func (h *harness) report(direct map[string]result, proxied map[string]map[string
 	return len(losses) == 0
 }
 
-// compare returns the table's cell and what to report for one scenario.
+// compare returns the table's cell of one scenario, and the lines to report.
 func compare(s suite, b backend, name string, want, got scenario) (cell string, losses []string) {
 	lost := want.lost(got)
 	reason := reasonFor(s, b, name)
@@ -74,7 +74,7 @@ func (s scenario) summary() string {
 	return fmt.Sprintf("FAIL (%d)", s.succeeded())
 }
 
-// details is the start of what the suite noted, on one line.
+// details is the beginning of the suite's details, on one line.
 func (c check) details() string {
 	var line bytes.Buffer
 	if json.Compact(&line, c.Details) != nil {

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// A suite that hangs is ended after this long; one takes seconds.
+// suiteDeadline is the time after which a suite that hangs is killed; suites take seconds.
 const suiteDeadline = 4 * time.Minute
 
 // check is one assertion of a scenario, as the suite writes it to checks.json.
@@ -26,7 +26,7 @@ type check struct {
 	Details json.RawMessage `json:"details"`
 }
 
-// notReached is the outcome of a check that a scenario did not come to.
+// notReached is the outcome of a check that a scenario did not reach.
 const notReached = "not reached"
 
 // scenario is the outcome of one scenario.
@@ -54,14 +54,14 @@ func (s scenario) good(outcomes ...string) []check {
 	return slices.DeleteFunc(slices.Clone(s), func(c check) bool { return !slices.Contains(outcomes, c.Status) })
 }
 
-// passed is the suite's own judgement: nothing failed, and not all was skipped.
+// passed reports, as the suite does, whether no check failed and not all were skipped.
 func (s scenario) passed() bool {
 	return len(s) > len(s.good("SKIPPED")) && len(s.good("FAILURE")) == 0
 }
 
-// lost returns what keeps other from being as good as s: of a scenario that fails,
-// every check that s passes, of one that passes those that are only a warning now.
-// Such a scenario may leave out checks that do not apply to how it was answered.
+// lost returns the checks that s passes and other does not: of a scenario that fails,
+// every such check, of one that passes those that are only a warning now.
+// A scenario that passes may leave out checks that do not apply to its responses.
 func (s scenario) lost(other scenario) []check {
 	lost := other.missing(s.good("SUCCESS"), other.good("SUCCESS"))
 	if !other.passed() {
@@ -70,7 +70,7 @@ func (s scenario) lost(other scenario) []check {
 	return slices.DeleteFunc(lost, func(c check) bool { return c.Status == notReached || c.Status == "INFO" })
 }
 
-// missing returns, as they are in s, the checks of want that have is short of.
+// missing returns the checks of want that have does not have, with their outcomes in s.
 func (s scenario) missing(want, have []check) []check {
 	left := map[string]int{}
 	for _, c := range have {
@@ -85,7 +85,7 @@ func (s scenario) missing(want, have []check) []check {
 	return missing
 }
 
-// find returns the check with this id that explains best why it did not succeed.
+// find returns the check with this id, one that did not succeed if there are several.
 func (s scenario) find(id string) check {
 	for _, c := range s {
 		if c.ID == id && c.Status != "SUCCESS" {
@@ -114,12 +114,12 @@ func (h *harness) runSuite(ctx context.Context, s suite, cell, addr string, env 
 	cmd.Stderr = cmd.Stdout
 	cmd.WaitDelay = time.Second
 	began := time.Now()
-	runErr := cmd.Run() // its exit status says the same as the results, for all scenarios together
+	runErr := cmd.Run() // the results have more details than its exit status
 	if err := os.WriteFile(dir+".log", printed.Bytes(), 0o644); err != nil {
 		return nil, err
 	}
 	if ctx.Err() != nil {
-		return nil, fmt.Errorf("suite %s against %s: not done after %v:\n%s", s.name, cell, suiteDeadline, tail(printed.String(), 20))
+		return nil, fmt.Errorf("suite %s against %s: still running after %v:\n%s", s.name, cell, suiteDeadline, tail(printed.String(), 20))
 	}
 	r, err := readResults(dir)
 	if err != nil {

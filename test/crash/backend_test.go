@@ -1,3 +1,5 @@
+//go:build suites
+
 package crash
 
 import (
@@ -7,6 +9,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -17,16 +20,25 @@ import (
 	"github.com/vmcp-dev/vmcp/backends/backendtest"
 )
 
-// A ledger is what has been done at the backend, which outlives every vmcp.
+// A ledger records the effects at the backend, which outlives every vmcp.
 type ledger struct {
-	mu    sync.Mutex
-	times map[string]int  // how often something was done, by what
-	keys  map[string]bool // idempotency keys that were honoured
-	rng   *rand.Rand
+	mu      sync.Mutex
+	times   map[string]int      // how often something was done, by what
+	tickets map[string][]string // what the calls returned that did it, or only looked; each is another one
+	tokens  map[string][]string // the answers that it was done for
+	keys    map[string]string   // idempotency key -> the effect that it was used for
+	wrong   []string            // keys that were used for something else, too
+	rng     *rand.Rand
 }
 
 type thing struct {
-	What string `json:"what"`
+	What  string `json:"what"`
+	Token string `json:"token,omitempty"` // of the answer that it is done for
+}
+
+// keyOf is the idempotency key of a call.
+func keyOf(req *mcp.CallToolRequest) string {
+	return fmt.Sprint(req.Params.Meta["dev.vmcp/idempotencyKey"])
 }
 
 func (l *ledger) did(what string) int {
@@ -35,23 +47,57 @@ func (l *ledger) did(what string) int {
 	return l.times[what]
 }
 
-func (l *ledger) count(what string) {
+// record notes an effect, with the answer that it was made for, "" for none, and returns its ticket. With an idempotency
+// key the effect is made once for each key.
+func (l *ledger) record(what, key, token string, honours bool) string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.times[what]++
-}
-
-// countOnce counts a call of a tool that honours idempotency keys.
-func (l *ledger) countOnce(what, key string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if !l.keys[key] {
-		l.keys[key] = true
-		l.times[what]++
+	before, known := l.keys[key]
+	if l.keys[key] = what; known && before != what {
+		l.wrong = append(l.wrong, fmt.Sprintf("%s for %s and %s", key, before, what))
 	}
+	if done := l.tickets[what]; honours && known && len(done) > 0 {
+		return done[0]
+	}
+	l.times[what]++
+	if token != "" {
+		l.tokens[what] = append(l.tokens[what], token)
+	}
+	return l.issue(what)
 }
 
-// pause lets kills hit in front of, inside of and behind an effect.
+// look notes a call that reads, and returns its result.
+func (l *ledger) look(what string) string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.issue(what)
+}
+
+// issue returns a new ticket. mu is held.
+func (l *ledger) issue(what string) string {
+	ticket := fmt.Sprintf("%s#%d", what, len(l.tickets[what]))
+	l.tickets[what] = append(l.tickets[what], ticket)
+	return ticket
+}
+
+// answersFor are the answers for which effects were made.
+func (l *ledger) answersFor(what string) []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.tokens[what])
+}
+
+// output is the last output of a call with an effect, as scripts get it.
+func (l *ledger) output(what string) string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	done := l.tickets[what]
+	return output(what, done[len(done)-1])
+}
+
+func output(what, ticket string) string { return fmt.Sprintf(`{"did":%q,"ticket":%q}`, what, ticket) }
+
+// pause sleeps for a short random time, so that kills also hit before, during and after an effect.
 func (l *ledger) pause() {
 	l.mu.Lock()
 	d := time.Duration(l.rng.IntN(12_000)) * time.Microsecond
@@ -62,53 +108,51 @@ func (l *ledger) pause() {
 // backend serves three tools: pay, which counts each call; put, which honours idempotency keys; look, which
 // only reads.
 func backend(t *testing.T) (*ledger, string) {
-	l := &ledger{times: map[string]int{}, keys: map[string]bool{}, rng: rand.New(rand.NewPCG(1, 2))}
+	l := &ledger{times: map[string]int{}, tickets: map[string][]string{}, tokens: map[string][]string{}, keys: map[string]string{}, rng: rand.New(rand.NewPCG(1, 2))}
 	s := mcp.NewServer(&mcp.Implementation{Name: "bank", Version: "1"}, nil)
-	add := func(name string, hints mcp.ToolAnnotations, do func(req *mcp.CallToolRequest, what string)) {
+	add := func(name string, hints mcp.ToolAnnotations, do func(key string, in thing) (ticket string)) {
 		mcp.AddTool(s, &mcp.Tool{Name: name, Annotations: &hints}, func(_ context.Context, req *mcp.CallToolRequest, in thing) (*mcp.CallToolResult, map[string]string, error) {
 			l.pause()
-			do(req, in.What)
+			ticket := do(keyOf(req), in)
 			l.pause()
-			return nil, map[string]string{"did": in.What}, nil
+			return nil, map[string]string{"did": in.What, "ticket": ticket}, nil
 		})
 	}
-	add("pay", mcp.ToolAnnotations{}, func(_ *mcp.CallToolRequest, what string) { l.count(what) })
-	add("put", mcp.ToolAnnotations{IdempotentHint: true}, func(req *mcp.CallToolRequest, what string) {
-		l.countOnce(what, fmt.Sprint(req.Params.Meta["dev.vmcp/idempotencyKey"]))
-	})
-	add("look", mcp.ToolAnnotations{ReadOnlyHint: true}, func(*mcp.CallToolRequest, string) {})
+	add("pay", mcp.ToolAnnotations{}, func(key string, in thing) string { return l.record(in.What, key, in.Token, false) })
+	add("put", mcp.ToolAnnotations{IdempotentHint: true}, func(key string, in thing) string { return l.record(in.What, key, in.Token, true) })
+	add("look", mcp.ToolAnnotations{ReadOnlyHint: true}, func(_ string, in thing) string { return l.look(in.What) })
 	handler := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s }, &mcp.StreamableHTTPOptions{Stateless: true, JSONResponse: true})
 	server := httptest.NewServer(handler)
 	t.Cleanup(server.Close)
 	return l, server.URL
 }
 
-// desk serves two tools over sessions that ask before they do something: book, which counts each call, and quote, which
+// desk serves two tools over sessions that ask before their effect: book, which counts each call, and quote, which
 // honours idempotency keys.
 func (l *ledger) desk(t *testing.T) string {
 	s := mcp.NewServer(&mcp.Implementation{Name: "desk", Version: "1"}, &mcp.ServerOptions{SupportedProtocolVersions: []string{"2025-11-25"}})
-	add := func(name string, hints mcp.ToolAnnotations, do func(req *mcp.CallToolRequest, what string)) {
+	add := func(name string, hints mcp.ToolAnnotations) {
 		mcp.AddTool(s, &mcp.Tool{Name: name, Annotations: &hints}, func(ctx context.Context, req *mcp.CallToolRequest, in thing) (*mcp.CallToolResult, map[string]string, error) {
-			a, err := req.Session.Elicit(ctx, &mcp.ElicitParams{Message: name + " " + in.What + "?", RequestedSchema: json.RawMessage(`{"type":"object"}`)})
+			a, err := req.Session.Elicit(ctx, &mcp.ElicitParams{Message: name + " " + in.What, RequestedSchema: json.RawMessage(`{"type":"object","properties":{"token":{"type":"string"}}}`)})
 			if err != nil {
 				return nil, nil, err
 			}
 			l.pause()
+			ticket := ""
 			if a.Action == "accept" {
-				do(req, in.What)
+				token, _ := a.Content["token"].(string)
+				ticket = l.record(in.What, keyOf(req), token, hints.IdempotentHint)
 			}
 			l.pause()
-			return nil, map[string]string{"did": in.What}, nil
+			return nil, map[string]string{"did": in.What, "ticket": ticket}, nil
 		})
 	}
-	add("book", mcp.ToolAnnotations{}, func(_ *mcp.CallToolRequest, what string) { l.count(what) })
-	add("quote", mcp.ToolAnnotations{IdempotentHint: true}, func(req *mcp.CallToolRequest, what string) {
-		l.countOnce(what, fmt.Sprint(req.Params.Meta["dev.vmcp/idempotencyKey"]))
-	})
+	add("book", mcp.ToolAnnotations{})
+	add("quote", mcp.ToolAnnotations{IdempotentHint: true})
 	return backendtest.HTTP(t, s, true)
 }
 
-// kiosk serves a tool that asks in the stateless way: its answer ends with the question, and it wants its state back.
+// kiosk serves a tool that asks in the stateless way: its result is an InputRequiredResult, and it requires its requestState.
 func (l *ledger) kiosk(t *testing.T) string {
 	b := &backendtest.Raw{Modern: true, Tools: `{"name":"reserve","inputSchema":{"type":"object"}}`, Handle: func(x *backendtest.Exchange) {
 		what := strings.Trim(x.Param("arguments", "what"), `"`)
@@ -116,13 +160,15 @@ func (l *ledger) kiosk(t *testing.T) string {
 		l.pause()
 		switch {
 		case answer == "":
-			x.JSON(fmt.Sprintf(`{"resultType":"input_required","requestState":%q,"inputRequests":{"sure?":{"method":"elicitation/create","params":{"message":"reserve?","requestedSchema":{"type":"object"}}}}}`, state))
+			x.JSON(fmt.Sprintf(`{"resultType":"input_required","requestState":%q,"inputRequests":{"sure?":{"method":"elicitation/create","params":{"message":"reserve %s",
+				"requestedSchema":{"type":"object","properties":{"token":{"type":"string"}}}}}}}`, state, what))
 		case x.Param("requestState") != fmt.Sprintf("%q", state):
 			x.JSON(`{"resultType":"complete","isError":true,"content":[{"type":"text","text":"not my state"}]}`)
 		default:
-			l.count(what)
+			key, token := x.Param("_meta", "dev.vmcp/idempotencyKey"), x.Param("inputResponses", "sure?", "content", "token")
+			ticket := l.record(what, strings.Trim(key, `"`), strings.Trim(token, `"`), false)
 			l.pause()
-			x.JSON(fmt.Sprintf(`{"resultType":"complete","content":[],"structuredContent":{"did":%q}}`, what))
+			x.JSON(fmt.Sprintf(`{"resultType":"complete","content":[],"structuredContent":%s}`, output(what, ticket)))
 		}
 	}}
 	return b.Start(t)

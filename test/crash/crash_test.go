@@ -1,4 +1,5 @@
-// Package crash kills the real vmcp serve again and again while scripts run, and looks at what was done.
+//go:build suites
+
 package crash
 
 import (
@@ -13,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -20,9 +22,10 @@ import (
 	"time"
 
 	"github.com/vmcp-dev/vmcp/runs/runstest/pgtest"
+	"github.com/vmcp-dev/vmcp/test/rig"
 )
 
-// scripts are the kinds of runs; what each does, and returns, is below in wanted.
+// scripts are the kinds of runs; wanted, below, has the effects and the result of each.
 const scripts = `
 scriptedTools:
   - name: seq
@@ -38,7 +41,7 @@ scriptedTools:
     parameters: {type: object, properties: {id: {type: string}}}
     script: |
       def one(i, id):
-          call_tool("look", {"what": "x"})
+          call_tool("look", {"what": id + "/l" + str(i)})
           return call_tool("pay", {"what": id + "/" + str(i)})["did"]
       def run(params):
           id = params["id"]
@@ -78,10 +81,26 @@ scriptedTools:
       def run(params):
           call_tool("pay", {"what": params["id"] + "/0"})
           for i in range(2):
-              elicit("go on " + str(i) + "?")
-              call_tool("pay", {"what": params["id"] + "/" + str(i + 1)})
+              what = params["id"] + "/" + str(i + 1)
+              answer = elicit("pay " + what, {"type": "object", "properties": {"token": {"type": "string"}}})
+              call_tool("pay", {"what": what, "token": answer.content.get("token", "")})
           call_tool("put", {"what": params["id"] + "/3"})
           return params["id"]
+  - name: both
+    description: a question beside calls
+    parameters: {type: object, properties: {id: {type: string}}}
+    script: |
+      def ask(what):
+          answer = elicit("pay " + what, {"type": "object", "properties": {"token": {"type": "string"}}})
+          call_tool("pay", {"what": what, "token": answer.content.get("token", "")})
+      def pay(id):
+          for i in range(1, 3):
+              call_tool("pay", {"what": id + "/" + str(i)})
+      def run(params):
+          id = params["id"]
+          parallel([lambda: ask(id + "/0"), lambda: pay(id)])
+          call_tool("put", {"what": id + "/3"})
+          return id
 `
 
 // asked is a kind of runs whose backends ask.
@@ -99,9 +118,9 @@ const asked = `
           return id
 `
 
-var kinds = []string{"seq", "par", "tries", "puts", "outer", "asks", "asked"}
+var kinds = []string{"seq", "par", "tries", "puts", "outer", "asks", "both", "asked"}
 
-// kills is how often the server is killed: CRASH_KILLS, else enough for a look.
+// kills is the number of times that the server is killed: CRASH_KILLS, else a few.
 func kills() int {
 	if n, err := strconv.Atoi(os.Getenv("CRASH_KILLS")); err == nil {
 		return n
@@ -135,7 +154,7 @@ type trial struct {
 	runs map[string]*client
 }
 
-// crash kills the server again and again, and looks at what its clients had.
+// crash kills the server repeatedly while clients make runs, and checks the runs.
 func (tr *trial) crash() {
 	rng := rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 7))
 	stop := make(chan struct{})
@@ -146,22 +165,28 @@ func (tr *trial) crash() {
 	for range kills() {
 		s := tr.serve()
 		<-time.After(time.Duration(250+rng.IntN(350)) * time.Millisecond)
-		s.kill()
+		if rng.IntN(10) == 0 {
+			tr.stop(s)
+		} else {
+			s.kill()
+		}
 	}
 	s := tr.serve()
 	close(stop)
 	clients.Wait()
 	tr.judge()
+	tr.repeat()
 	s.kill()
+	tr.audit()
 }
 
+// freeAddress is an address that no other process uses while the server is restarted.
 func freeAddress(t *testing.T) string {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	port, err := rig.Port()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
-	return l.Addr().String()
+	return fmt.Sprintf("127.0.0.1:%d", port)
 }
 
 // process is a running vmcp serve.
@@ -176,7 +201,7 @@ func (tr *trial) serve() *process {
 	if err := p.cmd.Start(); err != nil {
 		tr.t.Fatal(err)
 	}
-	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); <-time.After(5 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); <-time.After(5 * time.Millisecond) {
 		if c, err := net.Dial("tcp", tr.addr); err == nil {
 			c.Close()
 			return p
@@ -191,20 +216,33 @@ func (p *process) kill() {
 	_ = p.cmd.Wait()
 }
 
+// stop ends the server by SIGTERM, as an operator does: its last answers are checked as well. A server that had not logged that it serves was
+// still starting.
+func (tr *trial) stop(p *process) {
+	if err := p.cmd.Process.Signal(os.Interrupt); err != nil {
+		tr.t.Error(err)
+	}
+	if err := p.cmd.Wait(); err != nil && strings.Contains(p.log.String(), "vmcp: serving ") {
+		tr.t.Errorf("vmcp serve, interrupted: %v\n%s", err, p.log.String())
+	}
+}
+
 // A client makes one run, and repeats its requests until it has an answer.
 type client struct {
 	kind, id string
-	args     string // "" for the id
-	noKey    bool   // its request has no idempotency key
-	run      string // id of the run, once it is known
-	asked    map[string]bool
-	answered map[string]bool // questions to whose answer something else was the response
+	args     string          // "" for the id
+	noKey    bool            // its request has no idempotency key
+	run      string          // id of the run, once it is known
+	taken    map[string]bool // questions whose answer was taken: something that is no error was the response
 	doubt    bool
 	result   string
+
+	mu      sync.Mutex
+	answers map[string][]string // answers that it has given, by their subject; guarded by mu
 }
 
 func newClient(kind, id string) *client {
-	return &client{kind: kind, id: id, asked: map[string]bool{}, answered: map[string]bool{}}
+	return &client{kind: kind, id: id, answers: map[string][]string{}, taken: map[string]bool{}}
 }
 
 func (tr *trial) clientLoop(n int, stop chan struct{}) {
@@ -219,15 +257,21 @@ func (tr *trial) clientLoop(n int, stop chan struct{}) {
 		tr.mu.Lock()
 		tr.runs[c.id] = c
 		tr.mu.Unlock()
-		tr.drive(c)
+		if rand.IntN(4) == 0 {
+			tr.driveSession(c)
+		} else {
+			tr.drive(c)
+		}
 	}
 }
+
+type question struct{ Params struct{ Message string } }
 
 type response struct {
 	Result struct {
 		ResultType        string                     `json:"resultType"`
 		RequestState      string                     `json:"requestState"`
-		InputRequests     map[string]json.RawMessage `json:"inputRequests"`
+		InputRequests     map[string]question        `json:"inputRequests"`
 		IsError           bool                       `json:"isError"`
 		Content           []struct{ Text string }    `json:"content"`
 		StructuredContent json.RawMessage            `json:"structuredContent"`
@@ -240,7 +284,7 @@ type response struct {
 	} `json:"error"`
 }
 
-// drive brings one run to its end, or to a doubt.
+// drive repeats requests until a run has ended or is in doubt.
 func (tr *trial) drive(c *client) {
 	more := ""
 	for began := time.Now(); ; {
@@ -248,7 +292,7 @@ func (tr *trial) drive(c *client) {
 			tr.t.Errorf("%s: no end in 90 s, the last request had %s", c.id, more)
 			return
 		}
-		r, err := tr.call(c, more)
+		r, err := tr.callOften(c, more)
 		if err != nil || r.Error != nil {
 			if r != nil && r.Error != nil && r.Error.Code == -32602 && !strings.Contains(r.Error.Message, "unknown tool") {
 				tr.t.Errorf("%s: %s", c.id, r.Error.Message)
@@ -266,26 +310,48 @@ func (tr *trial) drive(c *client) {
 			}
 			return
 		}
-		for key := range c.asked { // what was answered and is asked no more
-			if r.Result.InputRequests[key] == nil {
-				c.answered[key] = true
-			}
-		}
-		for key := range r.Result.InputRequests {
-			if c.answered[key] {
-				tr.t.Errorf("%s: %s is asked again after its answer was taken", c.id, key)
-			}
-			c.asked[key] = true
-		}
-		more = r.answers()
+		more = tr.answer(c, r)
 	}
 }
 
+// answer is the part of the next request that answers all questions, each with a different answer. An answer is
+// stored before its request is answered. So a response without an error must not have the same question again,
+// nor may later ones.
+func (tr *trial) answer(c *client, r *response) string {
+	tokens := map[string]string{}
+	for key, q := range r.Result.InputRequests {
+		if c.taken[key] {
+			tr.t.Errorf("%s: %s is asked again after its answer was taken", c.id, key)
+		}
+		tokens[key], c.taken[key] = c.token(q.Params.Message), true
+	}
+	return r.answersWith(tokens)
+}
+
+// token is a new answer to a question, which ends with the subject of the question.
+func (c *client) token(message string) string {
+	_, what, _ := strings.Cut(message, " ")
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	token := fmt.Sprintf("answer %d for %s", len(c.answers[what]), what)
+	c.answers[what] = append(c.answers[what], token)
+	return token
+}
+
+// given are the answers to questions with a subject.
+func (c *client) given(what string) []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.answers[what])
+}
+
 // answers is the part of the next request that answers all questions.
-func (r *response) answers() string {
+func (r *response) answers() string { return r.answersWith(nil) }
+
+func (r *response) answersWith(tokens map[string]string) string {
 	var all []string
 	for key := range r.Result.InputRequests {
-		all = append(all, fmt.Sprintf(`%q:{"action":"accept","content":{}}`, key))
+		all = append(all, fmt.Sprintf(`%q:{"action":"accept","content":{"token":%q}}`, key, tokens[key]))
 	}
 	return fmt.Sprintf(`,"inputResponses":{%s},"requestState":%q`, strings.Join(all, ","), r.Result.RequestState)
 }
@@ -294,6 +360,21 @@ func (tr *trial) call(c *client, more string) (*response, error) {
 	ctx, cancel := context.WithTimeout(tr.t.Context(), 20*time.Second)
 	defer cancel()
 	return tr.callIn(ctx, c, more)
+}
+
+// callOften makes a call. Sometimes it sends the same request before and disconnects, or sends it twice at the same time.
+func (tr *trial) callOften(c *client, more string) (*response, error) {
+	var other sync.WaitGroup
+	defer other.Wait()
+	switch rand.IntN(8) {
+	case 0:
+		ctx, cancel := context.WithTimeout(tr.t.Context(), time.Duration(rand.IntN(30_000))*time.Microsecond)
+		defer cancel()
+		_, _ = tr.callIn(ctx, c, more)
+	case 1:
+		other.Go(func() { _, _ = tr.call(c, more) })
+	}
+	return tr.call(c, more)
 }
 
 func (tr *trial) callIn(ctx context.Context, c *client, more string) (*response, error) {
@@ -335,7 +416,7 @@ func (tr *trial) callIn(ctx context.Context, c *client, more string) (*response,
 	return &m, nil
 }
 
-// judge looks at every run, resolves what is in doubt, and looks again.
+// judge checks every run, resolves calls in doubt, and checks again.
 func (tr *trial) judge() {
 	doubts := 0
 	for _, c := range tr.runs {
@@ -354,7 +435,7 @@ func (tr *trial) judge() {
 	tr.t.Logf("%d runs, %d kills, %d doubts", len(tr.runs), kills(), doubts)
 }
 
-// resolve says of every call in doubt what has become of it.
+// resolve resolves every call in doubt by the ledger.
 func (tr *trial) resolve(c *client) bool {
 	var run struct {
 		Doubts []struct {
@@ -369,7 +450,7 @@ func (tr *trial) resolve(c *client) bool {
 	for _, d := range run.Doubts {
 		how := []string{"--repeat"}
 		if tr.ledger.did(d.Arguments.What) > 0 {
-			how = []string{"--done", fmt.Sprintf(`{"did":%q}`, d.Arguments.What)}
+			how = []string{"--done", tr.ledger.output(d.Arguments.What)}
 		}
 		tr.command(append([]string{"runs", "resolve", c.run, d.Key}, how...)...)
 	}
@@ -385,7 +466,7 @@ func (tr *trial) command(args ...string) []byte {
 	return out
 }
 
-// check holds what a run returned and did against what it should have.
+// check compares the result and the effects of a run with the expected ones.
 func (tr *trial) check(c *client) {
 	if want := fmt.Sprintf("%q", c.id); c.result != want {
 		tr.t.Errorf("%s ended with %s, want %s (run %s)", c.id, c.result, want, c.run)
@@ -397,6 +478,10 @@ func (tr *trial) check(c *client) {
 			tr.t.Errorf("%s was done %d times", what, n)
 		case n == 0 && c.kind != "tries":
 			tr.t.Errorf("%s was not done", what)
+		}
+		used, given := tr.ledger.answersFor(what), c.given(what)
+		if len(used) != min(1, len(given)) || len(used) == 1 && !slices.Contains(given, used[0]) {
+			tr.t.Errorf("%s was done for the answers %q, want one of %q", what, used, given)
 		}
 	}
 }

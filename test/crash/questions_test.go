@@ -1,3 +1,5 @@
+//go:build suites
+
 package crash
 
 import (
@@ -30,9 +32,9 @@ func (tr *trial) asked(c *client, more string) (key, answer string) {
 
 // TestWhatABackendAsksAcrossAKill: the process is killed while a backend waits for an answer.
 //
-//	stateless      the call waits with the run: the answer that comes later is sent, and nothing is asked again
-//	idempotent     the call is made again, and asks the same: the answer that the client brings meanwhile is good for it
-//	not repeatable the call is in doubt; made again, it asks the same, and gets the answer that has come
+//	stateless      the call waits with the run: the later answer is sent, and the question is not asked again
+//	idempotent     the call is made again, and asks the same: the answer that the client sends meanwhile is used
+//	not repeatable the call is in doubt; made again, it asks the same, and gets the stored answer
 func TestWhatABackendAsksAcrossAKill(t *testing.T) {
 	tr := newAskingTrial(t, asksVia("reserves", "reserve")+asksVia("quotes", "quote")+asksVia("books", "book"))
 	s := tr.serve()
@@ -67,8 +69,8 @@ func TestWhatABackendAsksAcrossAKill(t *testing.T) {
 	}
 }
 
-// TestABackendAsksARunWithoutAClient: the session that was asked is gone with the process. The run is asked again, waits
-// for somebody at a shell, and ends.
+// TestABackendAsksARunWithoutAClient: the session that was asked has ended with the process. The question is asked again, waits
+// for an answer of the command line, and the run ends.
 func TestABackendAsksARunWithoutAClient(t *testing.T) {
 	tr := newAskingTrial(t, asksVia("reserves", "reserve")+asksVia("quotes", "quote"))
 	s := tr.serve()

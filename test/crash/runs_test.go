@@ -1,3 +1,5 @@
+//go:build suites
+
 package crash
 
 import (
@@ -7,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -54,7 +57,7 @@ func (tr *trial) onPostgres(pg *pgtest.Server) {
 
 // configure writes the configuration.
 func (tr *trial) configure(tools string) {
-	config := fmt.Sprintf("listen: %s\nbackends: [{name: bank, url: %q}%s]\naggregation: {conflictResolution: priority, conflictResolutionConfig: {priorityOrder: [bank]}}\nsessionStorage: %s\n%s",
+	config := fmt.Sprintf("listen: %s\noperational: {shutdown: {drainTime: 300ms}}\nbackends: [{name: bank, url: %q}%s]\naggregation: {conflictResolution: priority, conflictResolutionConfig: {priorityOrder: [bank]}}\nsessionStorage: %s\n%s",
 		tr.addr, tr.url, tr.also, tr.storage, tools)
 	if err := os.WriteFile(filepath.Join(tr.dir, "vmcp.yaml"), []byte(config), 0o600); err != nil {
 		tr.t.Fatal(err)
@@ -66,8 +69,9 @@ func tool(name, settings string, lines ...string) string {
 	return fmt.Sprintf("  - name: %s\n    description: d\n    parameters: {type: object, properties: {id: {type: string}}}\n%s    script: |\n      def run(params):\n          %s\n", name, settings, strings.Join(lines, "\n          "))
 }
 
-// until waits for the only run of a tool to be in a state, and returns it.
-func (tr *trial) until(tool, state string) (run struct {
+// until waits for the only run of a tool to be in one of some states, and returns it. A waiting one has an open question, so
+// it is not about to be resumed.
+func (tr *trial) until(tool string, states ...string) (run struct {
 	ID, State string
 	Wake      time.Time
 }) {
@@ -76,44 +80,65 @@ func (tr *trial) until(tool, state string) (run struct {
 		Runs []struct {
 			ID, State string
 			Wake      time.Time
+			Questions int
 		}
 	}
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); <-time.After(50 * time.Millisecond) {
+	for deadline := time.Now().Add(90 * time.Second); time.Now().Before(deadline); <-time.After(50 * time.Millisecond) {
+		list.Runs = nil
 		if err := json.Unmarshal(tr.command("runs", "list", "--tool", tool, "-o", "json"), &list); err != nil {
 			tr.t.Fatal(err)
 		}
-		if len(list.Runs) == 1 && list.Runs[0].State == state {
-			return list.Runs[0]
+		if len(list.Runs) == 1 && slices.Contains(states, list.Runs[0].State) && (list.Runs[0].State != "waiting" || list.Runs[0].Questions > 0) {
+			run.ID, run.State, run.Wake = list.Runs[0].ID, list.Runs[0].State, list.Runs[0].Wake
+			return run
 		}
 	}
-	tr.t.Fatalf("the runs of %s are %+v, want one that is %s", tool, list.Runs, state)
+	tr.t.Fatalf("the runs of %s are %+v, want one that is %s", tool, list.Runs, states)
 	return run
 }
 
-// called begins a call, and forgets it after a while.
+// called begins a call, and disconnects after a while.
 func (tr *trial) called(kind, id string, d time.Duration) {
 	ctx, cancel := context.WithTimeout(tr.t.Context(), d)
 	defer cancel()
 	_, _ = tr.callIn(ctx, &client{kind: kind, id: id}, "")
 }
 
+// TestASleepAcrossAKill: a run that slept when the process was killed wakes up at its time.
 func TestASleepAcrossAKill(t *testing.T) {
-	tr := newTrial(t, tool("naps", "", `call_tool("pay", {"what": params["id"] + "/0"})`, `sleep("5s")`, `return params["id"]`))
+	tr := newTrial(t, tool("naps", "", `call_tool("pay", {"what": params["id"] + "/0"})`, `sleep("20s")`, `return params["id"]`))
 	s := tr.serve()
 	tr.called("look", "warm", 10*time.Millisecond)
 	began := time.Now()
 	tr.called("naps", "n", time.Second)
+	tr.asleep("naps")
+	before := tr.until("naps", "running", "paused", "sleeping")
 	s.kill()
 	s = tr.serve()
 	defer s.kill()
+	if after := tr.until("naps", "running", "paused", "sleeping"); !after.Wake.Equal(before.Wake) {
+		t.Errorf("it was to wake at %v, and after the kill at %v", before.Wake, after.Wake)
+	}
 	c := newClient("naps", "n")
 	tr.drive(c)
-	if took := time.Since(began); c.result != `"n"` || took < 4900*time.Millisecond || took > 7500*time.Millisecond || tr.ledger.did("n/0") != 1 {
+	if took := time.Since(began); c.result != `"n"` || took < 19900*time.Millisecond || tr.ledger.did("n/0") != 1 {
 		t.Errorf("%s after %v, the call was made %d times", c.result, took, tr.ledger.did("n/0"))
 	}
 }
 
-// TestSleepsWithoutAClient: one wakes and ends by itself after a restart, another one sleeps for days.
+// asleep waits until the only run of a tool has begun to sleep, and returns its id.
+func (tr *trial) asleep(tool string) string {
+	tr.t.Helper()
+	run := tr.until(tool, "running", "paused", "sleeping")
+	for late := time.Now().Add(90 * time.Second); !strings.Contains(string(tr.command("runs", "show", run.ID)), "sleep"); <-time.After(20 * time.Millisecond) {
+		if time.Now().After(late) {
+			tr.t.Fatalf("the run of %s does not sleep", tool)
+		}
+	}
+	return run.ID
+}
+
+// TestSleepsWithoutAClient: after a restart one run wakes up and ends without a client, another one sleeps for days.
 func TestSleepsWithoutAClient(t *testing.T) {
 	tr := newTrial(t, tool("naps", "", `sleep("3s")`, `call_tool("pay", {"what": params["id"] + "/0"})`, `return 1`)+
 		tool("rests", "", `sleep("2d")`, `return 1`))
@@ -132,7 +157,7 @@ func TestSleepsWithoutAClient(t *testing.T) {
 	}
 }
 
-// TestASessionThatIsAsked: its process is killed, and the run waits until somebody answers at a shell.
+// TestASessionThatIsAsked: its process is killed, and the run waits for an answer of the command line.
 func TestASessionThatIsAsked(t *testing.T) {
 	tr := newTrial(t, "")
 	s := tr.serve()
@@ -168,7 +193,7 @@ func TestASessionThatIsAsked(t *testing.T) {
 	}
 }
 
-// TestSixEqualRequests: with one idempotency key, the effects are there once, and all get the result.
+// TestSixEqualRequests: with one idempotency key, the effects are made once, and all requests get the result.
 func TestSixEqualRequests(t *testing.T) {
 	tr := newTrial(t, "")
 	s := tr.serve()
@@ -202,7 +227,7 @@ func TestSixEqualRequests(t *testing.T) {
 	}
 }
 
-// TestDurableAlways: nothing is done before the first response.
+// TestDurableAlways: no effect is made before the first response.
 func TestDurableAlways(t *testing.T) {
 	tr := newTrial(t, tool("ever", "    durable: always\n", `call_tool("pay", {"what": params["id"] + "/0"})`, `return params["id"]`))
 	s := tr.serve()
@@ -219,8 +244,8 @@ func TestDurableAlways(t *testing.T) {
 	}
 }
 
-// TestEditedOverARestart: a run goes on as it was begun when its script was edited, its limits were lowered, or its tool
-// is gone; new runs have the new text.
+// TestEditedOverARestart: a run keeps its program and limits when its script was edited, its limits were lowered, or its tool
+// was removed; new runs have the new script.
 func TestEditedOverARestart(t *testing.T) {
 	asks := tool("edits", "", `call_tool("pay", {"what": params["id"] + "/0"})`, `elicit("one?")`, `elicit("two?")`, `call_tool("pay", {"what": params["id"] + "/1"})`, `return params["id"]`)
 	tr := newTrial(t, asks)
@@ -247,7 +272,7 @@ func TestEditedOverARestart(t *testing.T) {
 	}
 }
 
-// TestSecondServer: two on one file are refused.
+// TestSecondServer: a second server with the same file is refused.
 func TestSecondServer(t *testing.T) {
 	tr := newTrial(t, "")
 	s := tr.serve()
@@ -258,9 +283,9 @@ func TestSecondServer(t *testing.T) {
 	}
 }
 
-// TestStopAndGo: SIGTERM keeps what waits and what sleeps; the next process goes on with it.
+// TestStopAndGo: waiting and sleeping runs survive SIGTERM; the next process resumes them.
 func TestStopAndGo(t *testing.T) {
-	tr := newTrial(t, tool("naps", "", `call_tool("pay", {"what": params["id"] + "/0"})`, `sleep("30s")`, `return 1`))
+	tr := newTrial(t, tool("naps", "", `call_tool("pay", {"what": params["id"] + "/0"})`, `sleep("10m")`, `return 1`))
 	s := tr.serve()
 	tr.called("naps", "n", time.Second)
 	tr.called("asks", "a", time.Second)
@@ -278,10 +303,10 @@ func TestStopAndGo(t *testing.T) {
 	tr.until("naps", "sleeping")
 }
 
-// TestStopInASession: SIGTERM in the middle of a sleep that the request of a session is held for. The request is told which
-// run goes on, and the next process ends it.
+// TestStopInASession: SIGTERM while the request of a session waits for a sleep of its run. The request is answered with the
+// id of the run, and the next process ends the run.
 func TestStopInASession(t *testing.T) {
-	tr := newTrial(t, tool("naps", "", `call_tool("pay", {"what": params["id"] + "/0"})`, `sleep("4s")`, `call_tool("pay", {"what": params["id"] + "/1"})`, `return 1`))
+	tr := newTrial(t, tool("naps", "", `call_tool("pay", {"what": params["id"] + "/0"})`, `sleep("9s")`, `call_tool("pay", {"what": params["id"] + "/1"})`, `return 1`))
 	s := tr.serve()
 	c := mcp.NewClient(&mcp.Implementation{Name: "c", Version: "1"}, nil)
 	session, err := c.Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: "http://" + tr.addr + "/mcp"}, &mcp.ClientSessionOptions{ProtocolVersion: "2025-11-25"})
@@ -293,15 +318,12 @@ func TestStopInASession(t *testing.T) {
 		_, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "naps", Arguments: map[string]any{"id": "n"}})
 		answered <- err
 	}()
-	run := tr.until("naps", "running")
-	for !strings.Contains(string(tr.command("runs", "show", run.ID)), "sleep") {
-		<-time.After(20 * time.Millisecond)
-	}
+	run := tr.asleep("naps")
 	if err := s.cmd.Process.Signal(os.Interrupt); err != nil {
 		t.Fatal(err)
 	}
-	if err := <-answered; err == nil || !strings.Contains(err.Error(), "the run goes on: "+run.ID) {
-		t.Errorf("the request has %v, want the id of the run that goes on", err)
+	if err := <-answered; err == nil || !strings.Contains(err.Error(), "the run will be resumed: "+run) {
+		t.Errorf("the request has %v, want the id of the run", err)
 	}
 	if err := s.cmd.Wait(); err != nil {
 		t.Errorf("%v: %s", err, s.log.String())
@@ -315,8 +337,8 @@ func TestStopInASession(t *testing.T) {
 	}
 }
 
-// TestAStoreThatIsAway: while PostgreSQL is away runs are refused with the reason and plain tools go on; when it is
-// back, the request that is sent again goes on.
+// TestAStoreThatIsAway: while PostgreSQL does not answer, runs are refused with the reason and calls of backends' tools succeed; when it
+// answers again, the repeated request continues the run.
 func TestAStoreThatIsAway(t *testing.T) {
 	tr := newTrial(t, "")
 	pg := pgtest.Start(t)
@@ -337,7 +359,7 @@ func TestAStoreThatIsAway(t *testing.T) {
 		t.Errorf("a plain tool: %+v, %v", plain, err)
 	}
 	pg.Up(t)
-	for deadline := time.Now().Add(30 * time.Second); ; <-time.After(50 * time.Millisecond) {
+	for deadline := time.Now().Add(90 * time.Second); ; <-time.After(50 * time.Millisecond) {
 		next, err := tr.call(c, r.answers())
 		if err == nil && next.Error == nil && len(next.Result.InputRequests) == 0 {
 			if string(next.Result.StructuredContent) != `"away"` {
@@ -354,7 +376,7 @@ func TestAStoreThatIsAway(t *testing.T) {
 	}
 	for i := range 4 {
 		if n := tr.ledger.did(fmt.Sprintf("away/%d", i)); n != 1 {
-			t.Errorf("away/%d was done %d times", i, n)
+			t.Errorf("the effect away/%d was made %d times", i, n)
 		}
 	}
 }

@@ -1,3 +1,5 @@
+//go:build suites
+
 package crash
 
 import (
@@ -8,7 +10,7 @@ import (
 	"time"
 )
 
-// shop is a file of two tools, which name what they do; edited, they are the other way round.
+// shop is a file of two tools whose results have their names; in the edited file the two functions are exchanged.
 const shop = `
 tool(name = "first", description = "d", parameters = {"type": "object", "properties": {"id": {"type": "string"}}}, entry = "%[1]s")
 tool(name = "second", description = "d", parameters = {"type": "object", "properties": {"id": {"type": "string"}}}, entry = "%[2]s")
@@ -26,8 +28,8 @@ def slowly(name, id):
     return name
 `
 
-// TestOneToolOfAFileAcrossAKill: a run of the second tool of a file goes on with the function that it began with, also
-// when the file was edited or is gone by then.
+// TestOneToolOfAFileAcrossAKill: a run of the second tool of a file is resumed with the function that it began with, also
+// when the file was edited or removed meanwhile.
 func TestOneToolOfAFileAcrossAKill(t *testing.T) {
 	for _, tt := range []struct{ name, after string }{
 		{"as it was", fmt.Sprintf(shop, "one", "two")},

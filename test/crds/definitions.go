@@ -1,5 +1,5 @@
-// Package crds asks the API server's own libraries about CustomResourceDefinitions and objects: whether a
-// definition would be established, and what would be said of an object by a client that validates strictly.
+// Package crds validates CustomResourceDefinitions and objects with the API server's libraries: whether a
+// definition would be established, and which errors a client that validates strictly would get for an object.
 package crds
 
 import (
@@ -28,7 +28,7 @@ type Definition struct {
 	rules      *cel.Validator
 }
 
-// NewDefinition reads a CustomResourceDefinition in YAML. The error is what an API server would say of it.
+// NewDefinition decodes a CustomResourceDefinition in YAML. The error is that of an API server.
 func NewDefinition(data []byte) (*Definition, error) {
 	var crd apiextensionsv1.CustomResourceDefinition
 	if err := yaml.UnmarshalStrict(data, &crd); err != nil {
@@ -40,7 +40,7 @@ func NewDefinition(data []byte) (*Definition, error) {
 	if err := apiextensionsv1.Convert_v1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(&crd, &internal, nil); err != nil {
 		return nil, err
 	}
-	internal.Status.StoredVersions = []string{crd.Spec.Versions[0].Name} // as its strategy does
+	internal.Status.StoredVersions = []string{crd.Spec.Versions[0].Name} // as the API server's strategy does
 	if problems := validation.ValidateCustomResourceDefinition(context.Background(), &internal); len(problems) > 0 {
 		return nil, problems.ToAggregate()
 	}
@@ -72,8 +72,8 @@ func newDefinition(crd *apiextensionsv1.CustomResourceDefinition, props *apiexte
 	}, nil
 }
 
-// Validate is what an API server says of an object that is to be created by a client that validates strictly, as
-// kubectl does; nil if it takes it. The object is changed: what is unknown is taken out.
+// Validate returns the error of an API server about the creation of an object by a client that validates strictly, as
+// kubectl does; nil if it accepts the object. Unknown fields are removed from the object.
 func (d *Definition) Validate(object map[string]any) error {
 	unknown := pruning.PruneWithOptions(object, d.structural, true, schema.UnknownFieldPathOptions{TrackUnknownFieldPaths: true})
 	if len(unknown) > 0 {

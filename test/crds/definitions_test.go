@@ -7,7 +7,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// cups is a definition of this test, to see that others are looked at.
+// cups is a definition of this test, which is not one of vmcp's.
 const cups = `
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
@@ -89,7 +89,7 @@ func TestObjects(t *testing.T) {
 	}
 }
 
-// say is what an error says; nothing for none.
+// say is the text of an error, "" for nil.
 func say(err error) string {
 	if err == nil {
 		return ""

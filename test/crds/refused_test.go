@@ -44,7 +44,7 @@ func definitions(t *testing.T) map[string]*Definition {
 	return all
 }
 
-// said is what the API server says of a manifest, "" where it takes it.
+// said is the API server's error about a manifest, "" where it accepts it.
 func said(t *testing.T, of map[string]*Definition, manifest string) string {
 	t.Helper()
 	text, err := yaml.YAMLToJSONStrict([]byte(manifest))
@@ -69,7 +69,7 @@ const (
 	server    = "VirtualMCPServer"
 )
 
-// good are specs, of which the wrong ones of the table differ in one thing.
+// good are valid specs; the wrong ones of the table differ in one field.
 var good = map[string]string{
 	tool:      `{name: triage, description: d, script: "x = 1"}`,
 	composite: `{name: escalate, description: d, steps: [{id: a, tool: t}]}`,
@@ -77,7 +77,7 @@ var good = map[string]string{
 	server:    `{groupRef: {name: g}, incomingAuth: {type: anonymous}}`,
 }
 
-// refused are specs that the API server refuses, by kind, and words that it has to say. vmcp validate says them, too:
+// refused are specs that the API server refuses, by kind, with texts of its errors. vmcp validate has the same errors:
 // its tests read the same files.
 func refused(t *testing.T, kind string) (cases []struct {
 	Name  string         `json:"name"`
@@ -85,14 +85,14 @@ func refused(t *testing.T, kind string) (cases []struct {
 	Words []string       `json:"words"`
 }) {
 	t.Helper()
-	text := read(t, filepath.Join(root, "config", "kube", "crd", "testdata", "refused", strings.ToLower(kind)+".yaml"))
+	text := read(t, filepath.Join(root, "config", "kube", "testdata", "refused", strings.ToLower(kind)+".yaml"))
 	if err := yaml.UnmarshalStrict([]byte(text), &cases); err != nil {
 		t.Fatal(err)
 	}
 	return cases
 }
 
-// TestWrongObjects: what is refused, in words that name the field. The same specs without the mistake are taken.
+// TestWrongObjects: wrong specs are refused with an error that names the field. The same specs without the mistake are accepted.
 func TestWrongObjects(t *testing.T) {
 	of := definitions(t)
 	manifest := func(kind, spec string) string {
@@ -115,7 +115,7 @@ func TestWrongObjects(t *testing.T) {
 				got := said(t, of, manifest(kind, string(spec)))
 				for _, word := range tt.Words {
 					if got == "" || !strings.Contains(strings.ToLower(got), strings.ToLower(word)) {
-						t.Errorf("%s\nis said: %q\nwant the word %q", spec, got, word)
+						t.Errorf("%s\nerror: %q\nwant it to contain %q", spec, got, word)
 					}
 				}
 			})
@@ -126,7 +126,7 @@ func TestWrongObjects(t *testing.T) {
 	}
 }
 
-// TestExamples: every example and every manifest in the documentation is taken, with strict validation.
+// TestExamples: every example and every manifest in the documentation is accepted, with strict validation.
 func TestExamples(t *testing.T) {
 	of := definitions(t)
 	files, err := filepath.Glob(filepath.Join(root, "examples", "kubernetes", "*.yaml"))
@@ -152,7 +152,7 @@ func TestExamples(t *testing.T) {
 	}
 }
 
-// accepted tries the objects of ours among manifests, and returns how many there are.
+// accepted validates vmcp's objects among manifests, and returns their number.
 func accepted(t *testing.T, of map[string]*Definition, name, manifests string) (count int) {
 	t.Helper()
 	for _, document := range strings.Split("\n"+manifests, "\n---") {

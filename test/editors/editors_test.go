@@ -1,18 +1,12 @@
 //go:build npm
 
-// Package editors drives vmcp lsp with the client of the protocol that Visual Studio Code has,
-// vscode-languageserver-protocol of npm.
-//
-// It needs npm, and the network the first time: go test -tags npm ./test/editors
 package editors
 
 import (
 	"context"
 	"embed"
 	"encoding/json"
-	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
@@ -28,38 +22,20 @@ var files embed.FS
 func TestLanguageServer(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
-	manifest, err := fs.Sub(files, "npm")
-	if err != nil {
-		t.Fatal(err)
-	}
-	peers, err := rig.Install(ctx) // for Node
-	if err != nil {
-		t.Fatal(err)
-	}
-	packages, err := rig.InstallFrom(ctx, manifest)
-	if err != nil {
-		t.Fatal(err)
-	}
 	vmcp, err := rig.Build(ctx, t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	program, err := files.ReadFile("npm/drive.mjs")
-	if err == nil {
-		err = os.WriteFile(filepath.Join(dir, "drive.mjs"), program, 0o644)
-	}
-	if err == nil {
-		err = os.Symlink(packages.Path(""), filepath.Join(dir, "node_modules"))
-	}
+	c, err := rig.Program(ctx, dir, files, "drive.mjs")
 	if err == nil {
 		err = os.CopyFS(filepath.Join(dir, "shop"), os.DirFS("../../cmd/vmcp/internal/lsp/testdata/shop"))
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := exec.CommandContext(ctx, peers.Node(), "drive.mjs", vmcp, filepath.Join(dir, "shop"))
-	c.Dir, c.Stderr = dir, os.Stderr
+	c.Args = append(c.Args, vmcp, filepath.Join(dir, "shop"))
+	c.Stderr = os.Stderr
 	raw, err := c.Output()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, raw)

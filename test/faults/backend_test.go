@@ -20,27 +20,27 @@ import (
 	"github.com/vmcp-dev/vmcp/test/rig"
 )
 
-// role makes this test binary a stdio backend with a fault.
+// role is the environment variable that makes this test binary a stdio backend with a fault.
 const role = "VMCP_FAULT_ROLE"
 
-// marker is a variable with a test's own value in the environment of every process
-// that its backends start, by which the test finds those that are left.
+// marker is an environment variable with a value of the test, in every process
+// of its backends, by which the test finds those that are left.
 const marker = "VMCP_FAULT_MARKER"
 
 // noteCalls names a file to which a backend writes the text of each call.
 const noteCalls = "VMCP_FAULT_CALLS"
 
 var roles = map[string]func() error{
-	"good":     func() error { return newBackend().ServeStdio(os.Stdin, os.Stdout) },
-	"hang":     func() error { _, err := io.Copy(io.Discard, os.Stdin); return err },
-	"exit":     func() error { return errors.New("this backend exits at once") },
-	"junk":     writeJunk,
-	"stubborn": stayForever,
-	"parent":   serveWithChild,
+	"good":      func() error { return newBackend().ServeStdio(os.Stdin, os.Stdout) },
+	"hang":      func() error { _, err := io.Copy(io.Discard, os.Stdin); return err },
+	"exit":      func() error { return errors.New("this backend exits at once") },
+	"malformed": writeMalformed,
+	"stubborn":  stayForever,
+	"parent":    serveWithChild,
 }
 
-// writeJunk answers every line with something that is no JSON-RPC.
-func writeJunk() error {
+// writeMalformed answers every line with a line that is no JSON-RPC.
+func writeMalformed() error {
 	for _, text := range []string{"Hello! Listening...", "{", "\x00\xff\xfe", `{"jsonrpc":"2.0"}`, `[]`, `{"id":1}`, strings.Repeat("long ", 100_000)} {
 		fmt.Println(text)
 	}
@@ -48,14 +48,14 @@ func writeJunk() error {
 	return err
 }
 
-// stayForever is a good backend that ignores its end of input and requests to end.
+// stayForever is a correct backend that ignores the end of its input and SIGTERM.
 func stayForever() error {
 	signal.Ignore(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGPIPE)
 	_ = newBackend().ServeStdio(os.Stdin, os.Stdout)
 	select {}
 }
 
-// serveWithChild is a good backend that leaves a child of its own behind.
+// serveWithChild is a correct backend that leaves a child process running.
 func serveWithChild() error {
 	child := exec.Command(os.Args[0])
 	child.Env = append(os.Environ(), role+"=stubborn")
@@ -70,7 +70,7 @@ func serveWithChild() error {
 	return newBackend().ServeStdio(os.Stdin, os.Stdout)
 }
 
-// newBackend is a sound MCP server with tools to look at it from outside.
+// newBackend is a correct MCP server with tools to inspect it.
 func newBackend() *raw.Server {
 	s := &raw.Server{}
 	s.Handle = func(c *raw.Call) (string, error) {
@@ -133,7 +133,7 @@ func callTool(c *raw.Call) (string, error) {
 	return fmt.Sprintf(`{"content":[{"type":"text","text":%q}]}`, text), nil
 }
 
-// httpBackend is a sound backend over HTTP whose address outlives it.
+// httpBackend is a correct backend over HTTP that can be restarted at the same address.
 type httpBackend struct {
 	addr   string
 	modern bool

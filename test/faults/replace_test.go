@@ -10,12 +10,14 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/vmcp-dev/vmcp/internal/testmode"
 	"github.com/vmcp-dev/vmcp/test/raw"
 	"github.com/vmcp-dev/vmcp/test/rig"
 )
 
-// Each field of a backend changes under load: no call is refused, no list is short.
+// Each field of a backend changes under load: no call fails, and no list lacks a tool.
 func TestChangingAFieldLeavesNoGap(t *testing.T) {
+	testmode.NeedThorough(t) // backends.TestReplacedWithoutAGap is in the quick form
 	t.Parallel()
 	http := &httpBackend{addr: freeAddr(t)}
 	http.start(t)
@@ -61,7 +63,7 @@ func TestChangingAFieldLeavesNoGap(t *testing.T) {
 	} {
 		pid := await(t, c, "b_pid")
 		s.configure(t, backend(change.stdio), urlBackend("h", "http://"+http.addr+"/mcp")+change.remote)
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 		err := rig.Poll(ctx, "the change of "+change.what, func() (bool, error) {
 			return !change.restart || await(t, c, "b_pid") != pid, nil
 		})
@@ -111,7 +113,7 @@ func (s *served) configure(t *testing.T, backends ...string) {
 	if err := os.Rename(file+".new", file); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()
 	if err := rig.Poll(ctx, "the configuration to be applied", func() (bool, error) { return applied() > before, nil }); err != nil {
 		t.Fatal(err)

@@ -6,9 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -18,7 +17,7 @@ import (
 	"github.com/vmcp-dev/vmcp/test/rig"
 )
 
-// delay is how long a backend in the role "late" takes to begin.
+// delay is the start time of a backend in the role "late".
 const delay = "VMCP_FAULT_DELAY"
 
 func init() {
@@ -39,36 +38,19 @@ func lateBackend(t *testing.T, name string, after time.Duration) string {
 // stdio starts `vmcp serve --stdio` over the backends and initializes at once.
 func stdio(t *testing.T, revision string, more string, backends ...string) *raw.StdioClient {
 	t.Helper()
-	file := filepath.Join(t.TempDir(), "vmcp.yaml")
-	if err := os.WriteFile(file, []byte(more+"backends:\n"+strings.Join(backends, "")), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command(vmcp, "serve", "--stdio", "--config", file)
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	s := serveStdio(t, revision, more+"backends:\n"+strings.Join(backends, ""))
+	go io.Copy(io.Discard, s.log)
 	t.Cleanup(func() {
-		in.Close()
-		if err := cmd.Wait(); err != nil {
-			t.Errorf("vmcp serve --stdio: %v", err)
-		}
+		s.in.Close()
+		s.wait(t)
 	})
-	c := raw.NewStdioClient(revision, out, in)
-	if err := c.Connect(); err != nil {
+	if err := s.client.Connect(); err != nil {
 		t.Fatal(err)
 	}
-	return c
+	return s.client
 }
 
-// A client that starts its server lists once, at once: it must get everything.
+// A client that starts its server lists once, right after the start: it must get all tools.
 func TestFirstListOverStdioIsWhole(t *testing.T) {
 	t.Parallel()
 	unit := 50 * time.Millisecond
@@ -102,8 +84,8 @@ func TestFirstListOverStdioIsWhole(t *testing.T) {
 	}
 }
 
-// A backend that hangs costs the first list a bounded time. It costs others no tools, if they
-// are ready within it, which the quick form cannot promise.
+// A backend that hangs delays the first list by a bounded time. The list has the tools of all others that
+// are ready within that time, which the quick form does not check.
 func TestFirstListBesideAHangingBackend(t *testing.T) {
 	t.Parallel()
 	wait := "operational: {startup: {wait: 300ms}}\n"
@@ -114,7 +96,7 @@ func TestFirstListBesideAHangingBackend(t *testing.T) {
 	if n := countTools(t, c); n != 3 && testmode.Thorough() {
 		t.Errorf("the first list has %d tools, want 3", n)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()
 	if err := rig.Poll(ctx, "all tools", func() (bool, error) { return countTools(t, c) == 3, nil }); err != nil {
 		t.Error(err)
@@ -134,18 +116,19 @@ func countTools(t *testing.T, c *raw.StdioClient) int {
 	return len(list.Tools)
 }
 
-// The summary of a start says what is known when it is known: nobody waits for a backend
-// that hangs, which is reported as connecting after five seconds.
+// The summary of a start is logged when the states of all backends are known, after five seconds
+// at the latest: a backend that hangs is reported as connecting.
 func TestSummaryOfTheStartDoesNotWait(t *testing.T) {
 	t.Parallel()
 	s := serve(t, stdioBackend(t, "hang", "hang"), stdioBackend(t, "good", "good"))
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()
 	err := rig.Poll(ctx, "the summary", func() (bool, error) {
 		text, err := os.ReadFile(s.log.Name())
 		waits := bytes.Index(text, []byte("vmcp: backend hang is connecting"))
 		good := bytes.Index(text, []byte("vmcp: backend good: 3 tools"))
-		if waits >= 0 && (good < 0 || good > waits) {
+		ready := bytes.Index(text, []byte(`msg="backend is ready" backend=good`))
+		if waits >= 0 && ready >= 0 && ready < waits && (good < 0 || good > waits) {
 			err = errors.New("the backend that is ready was named after the one that hangs")
 		}
 		return good >= 0, err

@@ -1,7 +1,6 @@
 package faults
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -9,7 +8,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -20,7 +18,7 @@ import (
 	"github.com/vmcp-dev/vmcp/test/rig"
 )
 
-// holding is a call that runs until it is let go.
+// holding is a call that runs until it is released.
 type holding struct {
 	until string
 	ended chan error
@@ -45,7 +43,7 @@ func (h *holding) letGo(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := <-h.ended; err != nil {
-		t.Errorf("the call that ran when the signal came: %v", err)
+		t.Errorf("the call that ran at the signal: %v", err)
 	}
 }
 
@@ -56,7 +54,7 @@ func (s *served) signal(t *testing.T) {
 	}
 }
 
-// ready asks /readyz over a new connection.
+// ready reads /readyz over a new connection.
 func (s *served) ready() (int, error) {
 	r, err := http.NewRequest(http.MethodGet, strings.TrimSuffix(s.url, "/mcp")+"/readyz", nil)
 	if err != nil {
@@ -70,10 +68,10 @@ func (s *served) ready() (int, error) {
 	return resp.StatusCode, resp.Body.Close()
 }
 
-// draining waits until /readyz says 503; it must never be refused before.
+// draining waits until /readyz answers 503; no connection may be refused before.
 func (s *served) draining(t *testing.T) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()
 	if err := rig.Poll(ctx, "503 from /readyz", func() (bool, error) {
 		code, err := s.ready()
@@ -83,12 +81,13 @@ func (s *served) draining(t *testing.T) {
 	}
 }
 
-// TestLateBalancerLosesNothing: from the signal on /readyz answers 503, and everything is
-// served over connections that end; then the port closes, and the running call ends well.
+// TestLateBalancerLosesNothing: from the signal on /readyz answers 503, and requests are
+// served with Connection: close; then the port closes, and the running call succeeds.
 func TestLateBalancerLosesNothing(t *testing.T) {
+	testmode.NeedThorough(t) // the delay is waited for
 	t.Parallel()
-	delay := testmode.Count(3, 30) // seconds, in which all of this has to happen
-	// The running call ends when the test says so: neither its own timeout nor drainTime may be first.
+	const delay = 30 // seconds, in which all of this has to happen, also on a machine that does much else
+	// The test ends the running call: neither its timeout nor drainTime may be earlier.
 	s := serve(t, stdioBackend(t, "b", "good"), urlBackend("h", "http://"+freeAddr(t)+"/mcp"),
 		fmt.Sprintf("operational: {timeouts: {default: 10m}, shutdown: {delay: %ds, drainTime: 10m}}\n", delay))
 	c := s.connect(t, "2025-11-25")
@@ -105,7 +104,7 @@ func TestLateBalancerLosesNothing(t *testing.T) {
 	mustAnswer(t, c, "b")
 	s.answersClose(t)
 
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()
 	if err := rig.Poll(ctx, "the end of the listener", func() (bool, error) {
 		conn, err := net.Dial("tcp", strings.TrimSuffix(strings.TrimPrefix(s.url, "http://"), "/mcp"))
@@ -127,7 +126,7 @@ func TestLateBalancerLosesNothing(t *testing.T) {
 	}
 }
 
-// answersClose checks that an answer ends its connection.
+// answersClose checks that a response closes its connection.
 func (s *served) answersClose(t *testing.T) {
 	t.Helper()
 	r, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, s.url, strings.NewReader(
@@ -143,7 +142,7 @@ func (s *served) answersClose(t *testing.T) {
 	}
 }
 
-// TestDrainTimeEndsCalls cuts a call that takes longer, and that is no failure.
+// TestDrainTimeEndsCalls: a call that takes longer than drainTime is cancelled, which is no failure.
 func TestDrainTimeEndsCalls(t *testing.T) {
 	t.Parallel()
 	s := serve(t, stdioBackend(t, "b", "good"), urlBackend("none", "http://127.0.0.1:1/mcp"), "operational: {shutdown: {drainTime: 100ms}}\n")
@@ -159,7 +158,7 @@ func TestDrainTimeEndsCalls(t *testing.T) {
 	}
 }
 
-// TestSecondSignalEndsAtOnce does not wait for the delay.
+// TestSecondSignalEndsAtOnce: a second signal ends the process without the delay.
 func TestSecondSignalEndsAtOnce(t *testing.T) {
 	t.Parallel()
 	s := serve(t, stdioBackend(t, "b", "good"), urlBackend("none", "http://127.0.0.1:1/mcp"), "operational: {shutdown: {delay: 1h}}\n")
@@ -172,34 +171,14 @@ func TestSecondSignalEndsAtOnce(t *testing.T) {
 	}
 }
 
-// TestStdioAnswersBeforeItEnds: the call that runs when the signal comes is answered, and
-// then the process ends, though its input goes on.
+// TestStdioAnswersBeforeItEnds: the call that runs at the signal is answered, and
+// then the process ends, though its input is still open.
 func TestStdioAnswersBeforeItEnds(t *testing.T) {
 	t.Parallel()
 	for drain, wantAnswer := range map[string]bool{"1m": true, "100ms": false} {
 		t.Run(drain, func(t *testing.T) {
-			file := filepath.Join(t.TempDir(), "vmcp.yaml")
-			if err := os.WriteFile(file, []byte("operational: {shutdown: {delay: 1h}}\nbackends:\n"+stdioBackend(t, "b", "good")+urlBackend("none", "http://127.0.0.1:1/mcp")), 0o644); err != nil {
-				t.Fatal(err)
-			}
-			cmd := exec.Command(vmcp, "serve", "--stdio", "--config", file, "--drain-time", drain)
-			in, err := cmd.StdinPipe()
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer in.Close()
-			out, err := cmd.StdoutPipe()
-			if err != nil {
-				t.Fatal(err)
-			}
-			log, err := cmd.StderrPipe()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := cmd.Start(); err != nil {
-				t.Fatal(err)
-			}
-			c := raw.NewStdioClient("2025-11-25", out, in)
+			s := serveStdio(t, "2025-11-25", "operational: {shutdown: {delay: 1h}}\nbackends:\n"+stdioBackend(t, "b", "good")+urlBackend("none", "http://127.0.0.1:1/mcp"), "--drain-time", drain)
+			c := s.client
 			if err := c.Connect(); err != nil {
 				t.Fatal(err)
 			}
@@ -207,20 +186,16 @@ func TestStdioAnswersBeforeItEnds(t *testing.T) {
 				_, err := c.Call("tools/call", params)
 				return err
 			})
-			if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+			if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 				t.Fatal(err)
 			}
-			for lines := bufio.NewScanner(log); lines.Scan() && !strings.Contains(lines.Text(), "vmcp: stopping"); {
-			}
-			go io.Copy(io.Discard, log)
+			s.awaitLine("vmcp: stopping")
 			if wantAnswer {
 				long.letGo(t)
 			} else if err := <-long.ended; !errors.Is(err, io.EOF) {
 				t.Errorf("a call that takes longer than the drain time: %v", err)
 			}
-			if err := cmd.Wait(); err != nil {
-				t.Errorf("vmcp serve --stdio: %v", err)
-			}
+			s.wait(t)
 		})
 	}
 }

@@ -1,3 +1,5 @@
+//go:build suites
+
 package floods
 
 import (
@@ -12,11 +14,11 @@ import (
 	"time"
 )
 
-// backend is a server of 2025-11-25 with sessions whose tools answer at any length, as JSON
-// or on a stream, without holding what they send.
+// backend is a server of 2025-11-25 with sessions whose tools return results of any size, as JSON
+// or on a stream, without having them in memory.
 type backend struct {
 	url    string
-	began  atomic.Int64  // calls that came
+	began  atomic.Int64  // calls that were received
 	open   atomic.Int64  // of them, those that are being answered
 	pushed chan struct{} // closed to begin with the flood on GET streams
 }
@@ -76,7 +78,7 @@ func (b *backend) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":%s}`, m.ID, result)
 }
 
-// call answers with as many notes and as many bytes as the arguments say.
+// call answers with the number of notifications and of bytes in the arguments.
 func (b *backend) call(w http.ResponseWriter, m *request) {
 	head := fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":"`, m.ID)
 	const tail = `"}]}}`
@@ -116,7 +118,7 @@ func fill(w io.Writer, n int) {
 	}
 }
 
-// push floods a GET stream with log messages once it is asked to.
+// push floods a GET stream with log messages after a call of a tool.
 func (b *backend) push(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.WriteHeader(http.StatusOK)

@@ -1,5 +1,5 @@
-// Package floods sends a running `vmcp serve` more than it should take, and looks at its
-// memory and at what somebody else notices meanwhile.
+//go:build suites
+
 package floods
 
 import (
@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 	os.Exit(rig.WithBinary(&vmcp, m.Run))
 }
 
-// waitTime bounds every wait for something that must happen.
+// waitTime bounds every wait of a test.
 const waitTime = 2 * time.Minute
 
 // served is a running `vmcp serve` in front of a backend.
@@ -74,21 +74,21 @@ func serve(t *testing.T, b *backend, more string) *served {
 		t.Fatal(err)
 	}
 	s.before = s.status(t, "VmRSS")
-	_ = os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", p.Cmd.Process.Pid), []byte("5"), 0) // begin the peak anew
+	_ = os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", p.Cmd.Process.Pid), []byte("5"), 0) // reset the peak
 	return s
 }
 
 func (s *served) url() string { return "http://" + s.addr + "/mcp" }
 
-// client is one that comes from elsewhere than the flood: it has no session.
+// client is a client apart from the flood, without a session.
 func (s *served) client() *raw.Client { return &raw.Client{URL: s.url(), Revision: raw.Modern} }
 
-// status is a number of bytes in the process's status.
+// status is a number of bytes in /proc/PID/status.
 func (s *served) status(t *testing.T, name string) int64 {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.Cmd.Process.Pid))
 	if err != nil {
-		t.Fatalf("the process is gone: %v", err)
+		t.Fatalf("the process has ended: %v", err)
 	}
 	m := regexp.MustCompile(name + `:\s+(\d+) kB`).FindSubmatch(text)
 	if m == nil {
@@ -98,10 +98,10 @@ func (s *served) status(t *testing.T, name string) int64 {
 	return n << 10
 }
 
-// grown is how much the peak of the resident memory is above what was there before.
+// grown is the difference of the peak resident memory to the memory before.
 func (s *served) grown(t *testing.T) int64 { return s.status(t, "VmHWM") - s.before }
 
-// metric is a number that /metrics shows.
+// metric is a value of /metrics.
 func (s *served) metric(t *testing.T, name string) float64 {
 	t.Helper()
 	res, err := http.Get("http://" + s.addr + "/metrics")
@@ -119,8 +119,8 @@ func (s *served) metric(t *testing.T, name string) float64 {
 	return v
 }
 
-// bystander calls a small tool again and again; the returned function ends it and returns
-// how long calls took.
+// bystander calls a small tool repeatedly; the returned function ends it and returns
+// the durations of its calls.
 func (s *served) bystander(t *testing.T) (end func() (p99, most time.Duration)) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -157,23 +157,23 @@ func (s *served) bystander(t *testing.T) (end func() (p99, most time.Duration)) 
 	}
 }
 
-// report fails a flood that took too much, and says what it took.
+// report logs the cost of a flood, and fails the test if it is too high.
 func (s *served) report(t *testing.T, limit int64, end func() (p99, most time.Duration)) {
 	t.Helper()
 	p99, most := end()
 	grown := s.grown(t)
 	t.Logf("peak +%d MB (of at most %d), bystander p99 %v, longest %v", grown>>20, limit>>20, p99.Round(100*time.Microsecond), most.Round(100*time.Microsecond))
 	if grown > limit {
-		t.Errorf("the peak is %d MB above what was there before, at most %d MB are right", grown>>20, limit>>20)
+		t.Errorf("the peak is %d MB above the memory before, want at most %d MB", grown>>20, limit>>20)
 	}
-	// What is held up by somebody who does not read is so until that one is given up, after
+	// A call that is blocked by a client that does not read is so until that client's connection is closed, after
 	// half a minute.
 	if most > 20*time.Second {
 		t.Errorf("a bystander's call took %v", most)
 	}
 }
 
-// session opens a session with so much beside its name, and returns its id and the status.
+// session opens a session with an amount of additional data in initialize, and returns its id and the status.
 func (s *served) session(t *testing.T, params string) (id string, status int) {
 	t.Helper()
 	body := `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","clientInfo":{"name":"f","version":"1"}` + params + `}}`
@@ -197,10 +197,10 @@ func (s *served) dial(t *testing.T) net.Conn {
 	return c
 }
 
-// unread is a connection on which the system takes as little as possible.
+// unread is a connection with the smallest receive buffer.
 func unread(c net.Conn) { c.(*net.TCPConn).SetReadBuffer(4 << 10) }
 
-// call writes a tools/call of a session and leaves the answer where it is.
+// call writes a tools/call of a session and does not read the response.
 func (s *served) call(t *testing.T, session, tool string, size, notes int) net.Conn {
 	t.Helper()
 	c := s.dial(t)
@@ -209,7 +209,7 @@ func (s *served) call(t *testing.T, session, tool string, size, notes int) net.C
 	return c
 }
 
-// quiesce waits until nothing goes on at the backend any more.
+// quiesce waits until the backend has no running request.
 func quiesce(t *testing.T, b *backend, within time.Duration) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), within)
@@ -219,11 +219,11 @@ func quiesce(t *testing.T, b *backend, within time.Duration) {
 	}
 }
 
-// Tests that wait for deadlines of half a minute do so side by side in both forms: each has a
-// process of its own.
+// Tests that wait for deadlines of half a minute run in parallel in both forms: each has a
+// separate process.
 
-// TestUnreadAnswers: clients that call and do not read hold a bounded amount, and the
-// backend's calls only for a while.
+// TestUnreadAnswers: clients that call and do not read use bounded memory, and their calls
+// of the backend end after a while.
 func TestUnreadAnswers(t *testing.T) {
 	t.Parallel()
 	for _, tool := range []string{"stream", "json"} {
@@ -249,7 +249,7 @@ func TestUnreadAnswers(t *testing.T) {
 	}
 }
 
-// rest lets the flood work for a time: that nothing grows cannot be waited for otherwise.
+// rest waits while the flood continues: there is no event for memory that does not grow.
 func rest(t *testing.T, d time.Duration) {
 	t.Helper()
 	select {
@@ -258,7 +258,7 @@ func rest(t *testing.T, d time.Duration) {
 	}
 }
 
-// TestUnfinishedBodies: senders that announce much and stop hold little, and not for long.
+// TestUnfinishedBodies: clients that announce a large body and stop sending use little memory, and are disconnected soon.
 func TestUnfinishedBodies(t *testing.T) {
 	t.Parallel()
 	for name, head := range map[string]string{"announced": "Content-Length: 4194304\r\n\r\n{", "chunked": "Transfer-Encoding: chunked\r\n\r\n1\r\n{\r\n"} {
@@ -291,13 +291,13 @@ func TestUnfinishedBodies(t *testing.T) {
 	}
 }
 
-// TestInitializeFlood: sessions nobody uses are bounded in number and in size, and one
-// that is in use survives.
+// TestInitializeFlood: unused sessions are bounded in number and in size, and a session
+// in use survives.
 func TestInitializeFlood(t *testing.T) {
 	testmode.Parallel(t)
 	bounded := "clientSessions: {max: 500}\n"
 	if testmode.Thorough() {
-		bounded = "" // as it is by default
+		bounded = "" // the default
 	}
 	s := serve(t, newBackend(t), bounded)
 	mine, _ := s.session(t, "")
@@ -327,7 +327,7 @@ func TestInitializeFlood(t *testing.T) {
 	s.report(t, 130<<20, end)
 }
 
-// TestReplayFlood: what was delivered whole is soon let go.
+// TestReplayFlood: delivered messages are soon dropped from the replay buffer.
 func TestReplayFlood(t *testing.T) {
 	testmode.Parallel(t)
 	b := newBackend(t)
@@ -404,7 +404,7 @@ func TestSlowReaderLosesNothing(t *testing.T) {
 	}
 }
 
-// TestLogFlood: what a backend says to nobody does not fill the log.
+// TestLogFlood: log messages of a backend that belong to no client do not fill the log.
 func TestLogFlood(t *testing.T) {
 	testmode.Parallel(t)
 	b := newBackend(t)
@@ -417,18 +417,18 @@ func TestLogFlood(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), waitTime)
 	defer cancel()
 	var text []byte
-	err := rig.Poll(ctx, "the log to say what was left out", func() (bool, error) {
+	err := rig.Poll(ctx, "the log to say what was dropped", func() (bool, error) {
 		var err error
 		text, err = os.ReadFile(s.log)
-		return bytes.Contains(text, []byte("left out")), err
+		return bytes.Contains(text, []byte("dropped from the log")), err
 	})
-	// At most ten messages a second of a kilobyte each, on a machine however slow.
+	// At most ten messages a second of a kilobyte each, also on a slow machine.
 	if most := 200_000 + int(time.Since(began).Seconds()*15_000); err != nil || len(text) > most {
 		t.Errorf("the log has %d bytes of at most %d, %v: %.500s", len(text), most, err, text)
 	}
 }
 
-// TestConnectionsOfSilence: connections on which nothing comes are closed.
+// TestConnectionsOfSilence: connections without a request are closed.
 func TestConnectionsOfSilence(t *testing.T) {
 	testmode.NeedThorough(t)
 	t.Parallel()

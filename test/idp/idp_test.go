@@ -1,10 +1,5 @@
 //go:build npm
 
-// Package idp puts vmcp beside an identity provider that others have written: npm's
-// oidc-provider, a certified OpenID provider. A client that knows nothing but the endpoint
-// finds the provider, logs a person in without a browser, and calls tools with what it gets.
-//
-// It needs npm, and the network the first time: go test -tags npm ./test/idp
 package idp
 
 import (
@@ -13,7 +8,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"io/fs"
 	"net/http"
 	"net/http/cookiejar"
 	"net/http/httptest"
@@ -35,8 +29,8 @@ import (
 //go:embed npm
 var files embed.FS
 
-// patience bounds every wait for something that must happen.
-const patience = 60 * time.Second
+// testTimeout bounds every wait of a test.
+const testTimeout = 60 * time.Second
 
 // world is an identity provider and a vmcp that trusts it.
 type world struct {
@@ -49,48 +43,30 @@ func start(t *testing.T) *world {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
-	manifest, err := fs.Sub(files, "npm")
-	if err != nil {
-		t.Fatal(err)
-	}
-	peers, err := rig.Install(ctx) // for Node
-	if err != nil {
-		t.Fatal(err)
-	}
-	provider, err := rig.InstallFrom(ctx, manifest)
-	if err != nil {
-		t.Fatal(err)
-	}
 	vmcp, err := rig.Build(ctx, t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
 	w := &world{t: t}
-	w.provide(ctx, peers.Node(), provider)
+	w.provide(ctx)
 	w.serve(ctx, vmcp)
 	return w
 }
 
 // provide starts the identity provider.
-func (w *world) provide(ctx context.Context, node string, provider *rig.Packages) {
+func (w *world) provide(ctx context.Context) {
 	w.t.Helper()
-	dir := w.t.TempDir()
-	program, err := files.ReadFile("npm/provider.mjs")
-	if err == nil {
-		err = os.WriteFile(filepath.Join(dir, "provider.mjs"), program, 0o644)
-	}
-	if err == nil {
-		err = os.Symlink(provider.Path(""), filepath.Join(dir, "node_modules"))
-	}
+	provider, err := rig.Program(w.t.Context(), w.t.TempDir(), files, "provider.mjs")
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	port := freePort(w.t)
 	w.issuer = fmt.Sprintf("http://127.0.0.1:%d", port)
-	w.run(ctx, w.issuer+"/jwks", exec.Command(node, filepath.Join(dir, "provider.mjs"), fmt.Sprint(port)))
+	provider.Args = append(provider.Args, fmt.Sprint(port))
+	w.run(ctx, w.issuer+"/jwks", provider)
 }
 
-// serve starts vmcp before a backend with the tools look and purge; purge needs a scope.
+// serve starts vmcp in front of a backend with the tools look and purge; purge needs a scope.
 func (w *world) serve(ctx context.Context, vmcp string) {
 	w.t.Helper()
 	backend := httptest.NewServer(&raw.Server{Handle: func(c *raw.Call) (string, error) {
@@ -169,14 +145,14 @@ func (w *world) run(ctx context.Context, url string, cmd *exec.Cmd) {
 			w.t.Logf("%s:\n%s", filepath.Base(cmd.Path), text)
 		}
 	})
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, testTimeout)
 	defer cancel()
 	if err := p.AwaitHTTP(ctx, url); err != nil {
 		w.t.Fatal(err)
 	}
 }
 
-// post makes a call of a tool in the older era, or says initialize where tool is "".
+// post makes a call of a tool in the older era, or sends initialize where tool is "".
 func (w *world) post(token, session, tool string) (*http.Response, string) {
 	w.t.Helper()
 	body := `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`
@@ -206,7 +182,7 @@ func (w *world) post(token, session, tool string) (*http.Response, string) {
 	return resp, string(text)
 }
 
-// session says initialize and returns the session's id.
+// session sends initialize and returns the session's id.
 func (w *world) session(token string) string {
 	w.t.Helper()
 	resp, body := w.post(token, "", "")
@@ -235,7 +211,7 @@ func param(challenge, name string) string {
 	return m[1]
 }
 
-// getJSON reads a document.
+// getJSON reads a JSON document.
 func (w *world) getJSON(url string, into any) {
 	w.t.Helper()
 	resp, err := http.Get(url)
@@ -255,7 +231,7 @@ type endpoints struct {
 	Revocation string `json:"revocation_endpoint"`
 }
 
-// discover finds the provider as a client does that knows vmcp's URL only.
+// discover finds the provider like a client that has vmcp's URL only.
 func (w *world) discover() (endpoints, string) {
 	w.t.Helper()
 	challenge := w.want("without a token", "", "", "", http.StatusUnauthorized).Get("WWW-Authenticate")
@@ -280,8 +256,8 @@ func (w *world) client(e endpoints, id, scope string) *oauth2.Config {
 	}
 }
 
-// login is what a browser does: it follows the provider to the client's redirect URI, from which
-// the code is exchanged for tokens (authorization code with PKCE).
+// login acts as the browser: it follows the provider's redirects to the client's redirect URI, whose
+// code is exchanged for tokens (authorization code with PKCE).
 func (w *world) login(c *oauth2.Config, resource string) *oauth2.Token {
 	w.t.Helper()
 	verifier, state := oauth2.GenerateVerifier(), "the-state"
@@ -318,7 +294,7 @@ func (w *world) login(c *oauth2.Config, resource string) *oauth2.Token {
 }
 
 // form posts a form to the provider, as a client with a secret if there is one, and returns the
-// access token of the answer.
+// access token of the response.
 func (w *world) form(url, id, secret string, values url.Values) string {
 	w.t.Helper()
 	r, err := http.NewRequestWithContext(w.t.Context(), http.MethodPost, url, strings.NewReader(values.Encode()))
@@ -361,15 +337,15 @@ func TestIdentityProvider(t *testing.T) {
 	t.Run("introspection", func(t *testing.T) { w.as(t).introspected(found, scope) })
 }
 
-// as is w for a part of a test.
+// as returns w for a subtest.
 func (w *world) as(t *testing.T) *world {
 	part := *w
 	part.t = t
 	return &part
 }
 
-// person logs in, goes on with a fresh token in the same session, and gets more scopes when a
-// call wants them.
+// person logs in, refreshes the token in the same session, and gets more scopes when a
+// call needs them.
 func (w *world) person(e endpoints, scope string) {
 	app := w.client(e, "app", scope)
 	token := w.login(app, w.resource)
@@ -395,7 +371,7 @@ func (w *world) person(e endpoints, scope string) {
 	w.want("the call with all scopes, in the session", more.AccessToken, session, "purge", http.StatusOK)
 }
 
-// program has a token of its own.
+// program uses client credentials.
 func (w *world) program(e endpoints) {
 	credentials := func(scope string) string {
 		return w.form(e.Token, "service", "s3cret-of-a-program", url.Values{"grant_type": {"client_credentials"}, "scope": {scope}, "resource": {w.resource}})
@@ -417,7 +393,7 @@ func (w *world) resources(e endpoints, scope string) {
 	}
 }
 
-// introspected: a token that is no JWT is asked about, and ends soon after it is revoked.
+// introspected: a token that is no JWT is introspected, and refused soon after it is revoked.
 func (w *world) introspected(e endpoints, scope string) {
 	token := w.login(w.client(e, "opaque", scope), w.resource).AccessToken
 	if strings.Count(token, ".") == 2 {
@@ -426,7 +402,7 @@ func (w *world) introspected(e endpoints, scope string) {
 	session := w.session(token)
 	w.want("an opaque token", token, session, "look", http.StatusOK)
 	w.form(e.Revocation, "opaque", "", url.Values{"token": {token}, "client_id": {"opaque"}})
-	ctx, cancel := context.WithTimeout(w.t.Context(), patience)
+	ctx, cancel := context.WithTimeout(w.t.Context(), testTimeout)
 	defer cancel()
 	if err := rig.Poll(ctx, "a refusal of the revoked token", func() (bool, error) {
 		resp, _ := w.post(token, session, "look")

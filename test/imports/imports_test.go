@@ -1,5 +1,5 @@
-// Package imports gives the configurations of MCP clients to `vmcp import` and to `vmcp serve --config`, and asks every
-// server in them how it was started.
+// Package imports reads the configurations of MCP clients with `vmcp import` and `vmcp serve --config`, and compares the arguments,
+// environment and headers that every server gets.
 package imports
 
 import (
@@ -35,12 +35,12 @@ func TestMain(m *testing.M) {
 	os.Exit(rig.WithBinary(&vmcp, m.Run))
 }
 
-// patience bounds every wait for something that must happen.
-const patience = 2 * time.Minute
+// testTimeout bounds every wait of a test.
+const testTimeout = 2 * time.Minute
 
-// wanted is what has to come of a configuration.
+// wanted is the expected result of a configuration.
 type wanted struct {
-	// Servers by the name of the backend: what each knows of arguments, variables, path and headers; of the last three
+	// Servers by the name of the backend, with the arguments, variables, path and headers that each gets; of the last three
 	// there may be more.
 	Servers map[string]struct {
 		witness
@@ -61,7 +61,7 @@ type client struct {
 	want            wanted
 }
 
-// unpack writes a configuration of testdata to folders of its own.
+// unpack writes a configuration of testdata to new folders.
 func unpack(t *testing.T, archive, url string) *client {
 	t.Helper()
 	c := &client{home: t.TempDir(), dir: filepath.Join(t.TempDir(), "project")}
@@ -118,13 +118,13 @@ func unpack(t *testing.T, archive, url string) *client {
 	return c
 }
 
-// isClients reports whether a file is a client's configuration, and not one of variables beside it.
+// isClients reports whether a file is a client's configuration, not a file of variables beside it.
 func isClients(path string) bool {
 	return slices.Contains([]string{".json", ".toml", ".yaml"}, filepath.Ext(path))
 }
 
-// TestClients: every server of every configuration is reached with its arguments, variables, headers and folders, or it
-// is said why not: from what `vmcp import` writes, and by `vmcp serve` of the client's own file, which never changes.
+// TestClients: every server of every configuration is reached with its arguments, variables, headers and folders, or the reason
+// is reported: with the file that `vmcp import` writes, and with the client's file, which is not changed.
 func TestClients(t *testing.T) {
 	archives, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(archives) != 12 {
@@ -193,10 +193,10 @@ func (c *client) importAll(t *testing.T) (file string) {
 	secrets, _ := os.ReadFile(filepath.Join(c.dir, "vmcp.env")) // there may be none
 	for _, s := range c.want.Secrets {
 		if bytes.Contains(text, []byte(s)) || strings.Contains(out+log, s) || !bytes.Contains(secrets, []byte(s)) {
-			t.Errorf("the secret %s is shown, or not beside the configuration:\n%s", s, text)
+			t.Errorf("the output has the secret %s, or the configuration is missing beside it:\n%s", s, text)
 		}
 	}
-	// In a configuration of one's own a variable that is missing is an error.
+	// In a configuration of vmcp a missing variable is an error.
 	for _, variable := range c.want.Lacking {
 		if code, out, _ := c.run(t, "validate", file); code != 1 || !strings.Contains(out, variable) {
 			t.Errorf("vmcp validate without %s: exit %d: %s", variable, code, out)
@@ -209,13 +209,13 @@ func (c *client) importAll(t *testing.T) (file string) {
 	return file
 }
 
-// serve serves a file and asks each server of it.
+// serve serves a file and checks each server of it.
 func (c *client) serve(t *testing.T, file string) {
 	t.Helper()
 	ours := filepath.Ext(file) == ".yaml" && filepath.Base(file) == "vmcp.yaml"
 	env := slices.DeleteFunc(slices.Clone(c.env), func(pair string) bool { return !ours && strings.HasSuffix(pair, "=is-set-by-now-83") })
 	var log bytes.Buffer
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()
 	p, addr, err := rig.Serve(ctx, &log, vmcp, file, env...)
 	if err != nil {
@@ -257,7 +257,7 @@ func (c *client) serve(t *testing.T, file string) {
 	}
 }
 
-// settled are the states of the backends by their names, why those are down that are, when none is connecting.
+// settled waits until no backend is connecting, and returns the states by name, with the reasons of those that are down.
 func (c *client) settled(t *testing.T, ctx context.Context, addr string) (state map[string]string) {
 	t.Helper()
 	if err := rig.Poll(ctx, "the state of all backends", func() (bool, error) {
@@ -288,7 +288,7 @@ func (c *client) settled(t *testing.T, ctx context.Context, addr string) (state 
 	return state
 }
 
-// ask compares what a server knows with what the client's file says.
+// ask compares the data that a server got with those of the client's file.
 func (c *client) ask(t *testing.T, addr, name string, several bool) {
 	t.Helper()
 	r := &raw.Client{URL: "http://" + addr + "/mcp", Revision: raw.Modern}

@@ -14,13 +14,13 @@ import (
 	"github.com/vmcp-dev/vmcp/test/raw"
 )
 
-// programs are what clients start servers with. This test binary is a server under each of these names.
+// programs are the programs by which clients start servers. This test binary is a server under each of these names.
 var programs = []string{"npx", "uvx", "node", "python", "python3", "docker"}
 
 // isProgram reports whether this process is a server that vmcp has started.
 func isProgram() bool { return slices.Contains(programs, filepath.Base(os.Args[0])) }
 
-// A witness is what a server knows of how it was started, or asked.
+// A witness has the data that a server got: from its start or from a request.
 type witness struct {
 	Args    []string          `json:"args,omitempty"`
 	Env     map[string]string `json:"env,omitempty"`
@@ -28,7 +28,7 @@ type witness struct {
 	Headers map[string]string `json:"headers,omitempty"`
 }
 
-// serveWho is a server with a tool that tells, and one that filters hide.
+// serveWho is a server with a tool that returns its witness, and one that filters hide.
 func serveWho(tell func(*raw.Call) witness) *raw.Server {
 	s := &raw.Server{}
 	s.Handle = func(c *raw.Call) (string, error) {

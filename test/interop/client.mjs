@@ -1,5 +1,5 @@
 // Uses server-everything through the TypeScript SDK's client and prints one line of
-// JSON for each thing that it checks:
+// JSON for each check:
 //   node client.mjs NODE_MODULES_PARENT http URL
 //   node client.mjs NODE_MODULES_PARENT stdio COMMAND ARGS...
 import { createRequire } from "node:module";
@@ -49,7 +49,7 @@ const call = (name, args = {}, options) =>
 const text = (result) => result.content.map((c) => c.text ?? "").join("\n");
 const includes = (got, want) => ({ ok: got.includes(want), got });
 
-// until polls for what another process does; the test's deadline bounds it.
+// until polls for an effect of another process; the test's deadline bounds it.
 async function until(ready) {
   for (;;) {
     const value = await ready();
@@ -88,7 +88,7 @@ await check("a tool's error", async () => {
 await check("progress", async () => {
   const got = [];
   await call("trigger-long-running-operation", { duration: 0.3, steps: 3 }, { onprogress: (p) => got.push(p.progress) });
-  // This client forgets the handler when the result comes, maybe before the last one is handled.
+  // This client removes the handler when the result arrives, possibly before the last notification is handled.
   return { ok: ["1,2", "1,2,3"].includes(got.join()), got };
 });
 await check("elicitation", async () => includes(text(await call("trigger-elicitation-request")), "Name: Grace"));

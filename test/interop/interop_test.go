@@ -1,8 +1,5 @@
 //go:build npm
 
-// Package interop puts `vmcp serve` between peers that are written by others: the
-// official npm servers behind it, the Go SDK's and the npm TypeScript SDK's client
-// before it. It needs npm, and the network the first time: go test -tags npm.
 package interop
 
 import (
@@ -51,8 +48,8 @@ func prepareAndRun(m *testing.M) (int, error) {
 	return m.Run(), nil
 }
 
-// patience bounds the wait for a process that starts or restarts.
-const patience = 60 * time.Second
+// startTime bounds the wait for a process that starts or restarts.
+const startTime = 60 * time.Second
 
 // script is the path of an npm server's program.
 func script(server string) string {
@@ -91,7 +88,7 @@ func everythingHTTP(t *testing.T, port int) *rig.Process {
 }
 
 func deadline(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), startTime)
 	t.Cleanup(cancel)
 	return ctx
 }
@@ -153,8 +150,8 @@ func four(t *testing.T) (backends []string, folder string) {
 	}, folder
 }
 
-// calls are one or more calls to each of the four servers with a part of the answer;
-// who is remembered by the memory server.
+// calls are one or more calls to each of the four servers with a part of the result;
+// who is stored by the memory server.
 func calls(folder, who string) []struct {
 	tool string
 	args map[string]any
@@ -223,7 +220,7 @@ func useEverything(t *testing.T, transport mcp.Transport, revision, folder strin
 	}
 }
 
-// awaitTools waits until all of the tools are listed: npm servers take a while to start.
+// awaitTools waits until all of the tools are listed: npm servers start slowly.
 func awaitTools(t *testing.T, session *mcp.ClientSession, want ...string) {
 	t.Helper()
 	ctx := deadline(t)

@@ -20,7 +20,7 @@ type outcome struct {
 	Got   json.RawMessage
 }
 
-// runTypeScript runs client.mjs, one subtest for each thing that it checks.
+// runTypeScript runs client.mjs, with a subtest for each of its checks.
 func runTypeScript(t *testing.T, args ...string) {
 	t.Helper()
 	var out, log bytes.Buffer

@@ -1,3 +1,5 @@
+//go:build suites
+
 package kube
 
 import (
@@ -30,8 +32,8 @@ func tool(name, result string) string {
 
 const scripted, served = "VirtualMCPScriptedToolDefinition", "VirtualMCPServer"
 
-// TestManyTools: 500 tools and a broken one; the broken one says where, and nothing else suffers. A write
-// is served soon, and a broken edit keeps the last good version.
+// TestManyTools: 500 tools and a broken one; the error of the broken one has its position, and the others are served. A changed
+// tool is served soon, and after a broken edit the last valid version is served.
 func TestManyTools(t *testing.T) {
 	c := start(t)
 	var names []string
@@ -75,7 +77,7 @@ func TestManyTools(t *testing.T) {
 	measureWrites(c, r)
 }
 
-// measureWrites says how long a write takes until its tool answers with it.
+// measureWrites measures the time from the write of a tool until a call uses it.
 func measureWrites(c *cluster, r *replica) {
 	var took []time.Duration
 	for i := range 50 {
@@ -102,7 +104,7 @@ func warnings(c *cluster) (n int) {
 	return strings.Count(string(body), `"type":"Warning"`)
 }
 
-// TestSecretIsRotated under load: no call fails, later ones have the new value, and nobody is shown it.
+// TestSecretIsRotated under load: no call fails, later ones use the new value, and no output has it.
 func TestSecretIsRotated(t *testing.T) {
 	c := start(t)
 	var newest atomic.Int64
@@ -153,7 +155,7 @@ func TestSecretIsRotated(t *testing.T) {
 	all.Wait()
 	t.Logf("%d calls, %d failed, %d sessions", calls.Load(), failed.Load(), len(raw.Seen("initialize")))
 	if n := len(raw.Seen("initialize")); n > 2 {
-		t.Errorf("%d sessions: the backend was connected to anew", n)
+		t.Errorf("%d sessions: the proxy has reconnected to the backend", n)
 	}
 	_, metrics := r.page("/metrics")
 	_, ready := r.page("/readyz?tools")
@@ -166,7 +168,7 @@ func TestSecretIsRotated(t *testing.T) {
 	}
 }
 
-// TestAPIServerKilled: calls go on, a process that starts meanwhile is alive and not ready, and both catch up.
+// TestAPIServerKilled: calls still succeed, a process that starts meanwhile is alive and not ready, and both apply later changes.
 func TestAPIServerKilled(t *testing.T) {
 	c := start(t)
 	c.apply(tool("one", "'first'") + "\n---\n" + server("one"))
@@ -178,10 +180,10 @@ func TestAPIServerKilled(t *testing.T) {
 	calls := 0
 	for began := time.Now(); time.Since(began) < away; calls++ {
 		if text, ok := r.call("one"); !ok || !strings.Contains(text, "first") {
-			t.Fatalf("call %d while the API server is away: %s", calls, text)
+			t.Fatalf("call %d while the API server is down: %s", calls, text)
 		}
 		if status, text := r.page("/readyz"); status != 200 {
-			t.Fatalf("readyz while the API server is away: %d %s", status, text)
+			t.Fatalf("readyz while the API server is down: %d %s", status, text)
 		}
 	}
 	if status, _ := late.page("/healthz"); status != 200 {
@@ -200,7 +202,7 @@ func TestAPIServerKilled(t *testing.T) {
 	t.Logf("%d calls in %v without an API server; both caught up %v after its return", calls, away, time.Since(began).Round(time.Millisecond))
 }
 
-// TestReplicas: of three, one writes; nothing moves, and when the writer dies another one writes.
+// TestReplicas: of three, one writes status; unchanged status is not written, and when the writer is killed another one writes.
 func TestReplicas(t *testing.T) {
 	c := start(t)
 	var names []string
@@ -229,7 +231,7 @@ func TestReplicas(t *testing.T) {
 	}
 	writer := slices.IndexFunc(all, func(r *replica) bool { return strings.Contains(r.log.String(), "writes the status") })
 	if writer < 0 {
-		t.Fatal("nobody writes")
+		t.Fatal("no replica writes")
 	}
 	began := time.Now()
 	all[writer].process.Kill()
@@ -238,7 +240,7 @@ func TestReplicas(t *testing.T) {
 	t.Logf("another process writes %v after the death of the first", time.Since(began).Round(time.Millisecond))
 }
 
-// versions are the resourceVersions of our objects.
+// versions are the resourceVersions of vmcp's objects.
 func versions(c *cluster) (all []string) {
 	for _, plural := range []string{"virtualmcpservers", "virtualmcpscriptedtooldefinitions"} {
 		_, body := c.do("GET", "/apis/vmcp.dev/v1alpha1/namespaces/team/"+plural, nil)
@@ -253,7 +255,7 @@ func versions(c *cluster) (all []string) {
 	return all
 }
 
-// TestAccount: the ServiceAccount can do what it needs, as the other tests show, and nothing else.
+// TestAccount: the ServiceAccount has only the permissions that it needs, which the other tests use.
 func TestAccount(t *testing.T) {
 	c := start(t)
 	c.apply(tool("one", "1") + "\n---\n" + server("one"))

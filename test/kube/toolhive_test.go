@@ -1,3 +1,5 @@
+//go:build suites
+
 package kube
 
 import (
@@ -11,13 +13,13 @@ import (
 	"github.com/vmcp-dev/vmcp/backends/backendtest"
 )
 
-// theirKinds are ToolHive's that vmcp reads.
+// theirKinds are ToolHive's kinds that vmcp reads.
 var theirKinds = map[string]string{
 	"VirtualMCPServer": "virtualmcpservers", "VirtualMCPCompositeToolDefinition": "virtualmcpcompositetooldefinitions", "MCPServer": "mcpservers",
 	"MCPRemoteProxy": "mcpremoteproxies", "MCPServerEntry": "mcpserverentries", "MCPToolConfig": "mcptoolconfigs", "MCPGroup": "mcpgroups", "MCPOIDCConfig": "mcpoidcconfigs",
 }
 
-// withToolHive defines their kinds, with schemas that take everything, and lets vmcp read them.
+// withToolHive creates the CRDs of their kinds, with schemas that accept everything, and the Role to read them.
 func (c *cluster) withToolHive() {
 	c.t.Helper()
 	for kind, plural := range theirKinds {
@@ -35,13 +37,13 @@ func (c *cluster) withToolHive() {
 	c.applyFiles("../../deploy/toolhive/role.yaml", "../../deploy/toolhive/rolebinding.yaml")
 }
 
-// theirs is the path of their objects of a kind.
+// theirs is the path of ToolHive's objects of a kind.
 func theirs(plural string) string {
 	return "/apis/toolhive.stacklok.dev/v1beta1/namespaces/team/" + plural
 }
 
-// applyTheirs applies manifests of theirs in the namespace team; what they say in status their operator would say,
-// here with the URL of a backend.
+// applyTheirs applies ToolHive's manifests in the namespace team, and writes their status in place of ToolHive's operator,
+// with the URL of a backend.
 func (c *cluster) applyTheirs(file, url string) {
 	c.t.Helper()
 	text, err := os.ReadFile(file)
@@ -63,7 +65,7 @@ func (c *cluster) applyTheirs(file, url string) {
 	}
 }
 
-// theirVersions are the resource versions of all of their objects.
+// theirVersions are the resource versions of all of ToolHive's objects.
 func (c *cluster) theirVersions() map[string]string {
 	c.t.Helper()
 	found := map[string]string{}
@@ -84,18 +86,18 @@ func (c *cluster) theirVersions() map[string]string {
 	return found
 }
 
-// from is a server of ours that names one of theirs.
+// from is a server of vmcp that refers to one of ToolHive.
 func from(name string) string {
 	return fmt.Sprintf("apiVersion: vmcp.dev/v1alpha1\nkind: VirtualMCPServer\nmetadata: {name: our-%[1]s}\nspec: {from: {toolhive: %[1]s}}\n", name)
 }
 
-// TestToolHiveInPlace: their objects are served as they are, followed, and never written.
+// TestToolHiveInPlace: ToolHive's objects are served, their changes are applied, and they are never written.
 func TestToolHiveInPlace(t *testing.T) {
 	c := start(t)
 	c.withToolHive()
 	raw := &backendtest.Raw{Tools: `{"name":"read","description":"Reads.","inputSchema":{"type":"object"}},{"name":"list","description":"Lists.","inputSchema":{"type":"object"}},{"name":"purge","description":"Purges.","inputSchema":{"type":"object"}}`}
 	url := raw.Start(t)
-	const data = "../../config/kube/toolhive/testdata/servers/"
+	const data = "../../config/kube/testdata/toolhive/servers/"
 	for _, file := range []string{"discovered", "composite", "oidc-inline", "members"} {
 		c.applyTheirs(data+file+".yaml", url)
 	}
@@ -120,7 +122,7 @@ func TestToolHiveInPlace(t *testing.T) {
 
 	c.awaitCondition("VirtualMCPServer", "our-mixed", "Translated", "False FieldsIgnored")
 	if _, message := c.condition("VirtualMCPServer", "our-mixed", "Translated"); !strings.Contains(message, "spec.config.flux") || !strings.Contains(message, "MCPServer locked: spec.externalAuthConfigRef") {
-		t.Errorf("Translated does not name what is left out: %s", message)
+		t.Errorf("Translated does not name the omitted fields: %s", message)
 	}
 	c.awaitTools(r, "our-mixed", "a-b_read_it", "a-b_list")
 	if _, body := r.list("our-mixed"); strings.Contains(body, "purge") {
@@ -128,7 +130,7 @@ func TestToolHiveInPlace(t *testing.T) {
 	}
 	for object, version := range c.theirVersions() {
 		if before[object] != version {
-			t.Errorf("%s was written: %s became %s", object, before[object], version)
+			t.Errorf("%s was written: its resource version changed from %s to %s", object, before[object], version)
 		}
 	}
 	filter := []byte(`{"spec":{"toolsFilter":["read","purge"]}}`)

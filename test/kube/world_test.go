@@ -1,5 +1,5 @@
-// Package kube runs the built vmcp over a real API server of Kubernetes, with the token of the ServiceAccount of
-// deploy/base and nothing more. VMCP_APISERVER is the program of test/apiserver.
+//go:build suites
+
 package kube
 
 import (
@@ -49,7 +49,7 @@ type cluster struct {
 	stdin   io.Closer
 }
 
-// start starts an API server in a folder of its own, with our kinds and the namespace team.
+// start starts an API server in a new folder, with vmcp's CRDs and the namespace team.
 func start(t *testing.T) *cluster {
 	t.Helper()
 	if apiserver == "" {
@@ -100,13 +100,13 @@ func (c *cluster) run() {
 	})
 }
 
-// kill ends the API server as the loss of its machine does.
+// kill ends the API server by SIGKILL.
 func (c *cluster) kill() {
 	c.process.Kill()
 	c.stdin.Close()
 }
 
-// await polls until something is so.
+// await polls until a condition is true.
 func (c *cluster) await(what string, is func() bool) {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -116,7 +116,7 @@ func (c *cluster) await(what string, is func() bool) {
 	}
 }
 
-// do makes a request as the administrator; 0: there is no answer.
+// do makes a request as the administrator, and returns the status, 0 without a response.
 func (c *cluster) do(method, path string, body []byte, contentType ...string) (int, []byte) {
 	return c.doAs(c.token, method, path, body, contentType...)
 }
@@ -137,7 +137,7 @@ func (c *cluster) doAs(token, method, path string, body []byte, contentType ...s
 	return resp.StatusCode, data
 }
 
-// places are where the objects of kinds are.
+// places are the paths of the objects of each kind.
 var places = map[string]string{
 	"CustomResourceDefinition": "customresourcedefinitions", "Namespace": "namespaces", "ServiceAccount": "serviceaccounts", "Role": "roles", "RoleBinding": "rolebindings",
 	"VirtualMCPServer": "virtualmcpservers", "MCPServerEntry": "mcpserverentries", "VirtualMCPScriptedToolDefinition": "virtualmcpscriptedtooldefinitions",
@@ -201,7 +201,7 @@ func (c *cluster) applyFiles(patterns ...string) {
 	}
 }
 
-// object is what is used of an object of ours.
+// object has the fields of vmcp's objects that tests use.
 type object struct {
 	Metadata struct {
 		Name, ResourceVersion string
@@ -223,7 +223,7 @@ func (c *cluster) get(kind, name string) (o object) {
 	return o
 }
 
-// condition is STATUS REASON of a condition, and its message.
+// condition returns "STATUS REASON" of a condition, and its message.
 func (c *cluster) condition(kind, name, of string) (is, message string) {
 	c.t.Helper()
 	for _, x := range c.get(kind, name).Status.Conditions {
@@ -257,7 +257,7 @@ type replica struct {
 	process *rig.Process
 }
 
-// text is what a process has written.
+// text is the output of a process.
 type text struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -334,13 +334,13 @@ func (r *replica) askAt(path, method, name string) (int, string) {
 	return resp.StatusCode, string(data)
 }
 
-// call calls a tool; ok: it answered.
+// call calls a tool; ok reports whether it succeeded.
 func (r *replica) call(name string) (text string, ok bool) {
 	status, body := r.ask("tools/call", name)
 	return body, status == http.StatusOK && !strings.Contains(body, `"isError":true`) && strings.Contains(body, `"result"`)
 }
 
-// serveAway starts a replica while there is no API server: its token is no longer to be had, so it is the
+// serveAway starts a replica while there is no API server: a token of the ServiceAccount cannot be requested, so it uses the
 // administrator's.
 func (c *cluster) serveAway() *replica {
 	c.t.Helper()

@@ -1,6 +1,6 @@
-// Package limits holds the table of what a peer can make the endpoint hold against the
+// Package limits compares docs/limits.md, the table of what a peer can make the endpoint hold, with the
 // code: every bound in it is read from a constant or a default of the configuration, every
-// setting and test that it names exists, and no constant of that kind is missing.
+// setting and test that it names exists, and no such constant is missing.
 package limits
 
 import (
@@ -26,8 +26,8 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the table in docs/limits.md")
 
-// row is one thing that is held for a peer. In braces: size, number, time or setting, and
-// the constant or the field that says it.
+// row is one resource that is held for a peer. In braces: size, number, time or setting, and
+// the constant or the field with its value.
 type row struct{ what, bound, beyond, setting, test string }
 
 var table = []row{
@@ -41,7 +41,7 @@ var table = []row{
 	{"connections to one backend", "{number settings.defaultMaxConnections}; its `maxConnections`", "an idle stream closes, else the client session idle longest ends, for at least `sessionIdle.pressure`; else the call is refused", "–", "TestManyClientsTakeTurns"},
 	{"sessions with one backend", "{number settings.defaultMaxSessions}; its `maxSessions`", "the client session idle longest ends, for at least `sessionIdle.pressure`; else the call is refused", "–", "TestFullBackendEndsTheLongestUnusedClientOrRefuses"},
 	{"runs that wait to begin", "{number admission.maxWaiting}, {size admission.maxWaitingBytes} of arguments, {time admission.admitWithin}", "503 with -32000", "`limits`", "TestWaitingForAdmissionIsBounded"},
-	{"worker processes of isolated scripts", "{number isolate.MostWorkers}, one for each run", "503 with -32000", "`limits.runs`", "TestTooManyWorkers"},
+	{"worker processes of isolated scripts", "{number isolate.MostWorkers}, one for each run; {size isolate.maxStderr} of the standard error of each, {size isolate.maxHandshake} of its first message", "503 with -32000", "`limits.runs`", "TestTooManyWorkers"},
 	{"large answers that scripts read", "an eighth of `limits.totalMemory`, {size pool.leastReading} at least; of a request a quarter of `limits.memory`", "the call waits, reading nothing, as long as it may take", "–", "TestRoomForAnswers"},
 	{"the journal of a run, in memory", "{number settings.entriesInMemory} effects, {size settings.bytesInMemory}, charged to the run", "the run fails", "`runs.maxEntries`", "TestJournalsInMemoryAreBounded"},
 	{"runs in memory that wait or have ended", "{number memory.maxRuns}, an eighth of `limits.totalMemory`, {size pool.leastReading} at least; of a principal {number memory.maxRunsOfOne} and half of that", "those that have ended are forgotten; else -32603", "`limits.totalMemory`", "TestRunsThatNobodyExecutesWeigh"},
@@ -51,18 +51,20 @@ var table = []row{
 	{"bodies over {size body.keptSize} together", "{size body.Most}", "503 with Retry-After", "–", "TestLargeBodiesAreBounded"},
 	{"a body that is on its way", "{time body.Time} without a byte; {size body.rate} a second after as long", "408", "–", "TestUnfinishedBodiesEnd"},
 	{"a batch", "{number edge.maxBatch} messages, {size edge.MaxFrame} of answers", "400; -32603 in the place of an answer", "–", "TestBatchesAreBounded"},
-	{"an answer that is not read", "{size edge.writePiece} in {time edge.slowReader}", "the connection ends, and the call with it", "–", "TestUnreadWritesEnd"},
-	{"an event stream, not taken yet", "{size edge.streamBytes}; {size edge.tightBytes} while all hold {size edge.streamsTotal}", "the backend waits; after {time edge.slowReader} without a reader the call is cancelled", "–", "TestWritersWaitForTheReader"},
-	{"an event stream, sent already", "{size edge.replaySession} of a session, {size edge.replayTotal} in all; {size edge.streamBytes} beside the event that is under way", "ended ones that nobody came back for go, after {time edge.deliveredFor}; who resumes behind what is gone gets an error for that request", "–", "TestAbandonedStreamsMakeRoom"},
-	{"ended streams of a session", "{number edge.keptStreams}; {time edge.deliveredFor} once delivered, else {time edge.undeliveredFor}", "the oldest go", "–", "TestWhatWasDeliveredGoes"},
+	{"an answer that is not read", "{size edge.writePiece} in {time stream.SlowReader}", "the connection ends, and the call with it", "–", "TestUnreadWritesEnd"},
+	{"an event stream, not taken yet", "{size stream.streamBytes}; {size stream.tightBytes} while all hold {size stream.streamsTotal}", "the backend waits; after {time stream.SlowReader} without a reader the call is cancelled", "–", "TestWritersWaitForTheReader"},
+	{"an event stream, sent already", "{size stream.replaySession} of a session, {size stream.replayTotal} in all; {size stream.streamBytes} beside the event that is under way", "ended ones that nobody came back for go, after {time stream.deliveredFor}; who resumes behind what is gone gets an error for that request", "–", "TestAbandonedStreamsMakeRoom"},
+	{"ended streams of a session", "{number stream.keptStreams}; {time stream.deliveredFor} once delivered, else {time stream.undeliveredFor}", "the oldest go", "–", "TestWhatWasDeliveredGoes"},
 	{"notifications that belong to no call", "as an event stream", "the oldest are dropped and counted", "–", "TestOfferKeepsWhatIsNewest"},
 	{"questions to a client", "{number edge.maxAsked} open, {size edge.maxAskedBytes}; rounds of one call: {number adapt.MaxRounds}", "the backend gets an error", "–", "TestQuestionsAreBounded"},
 	{"questions of backends in one run", "{number runs.maxQuestions}, {size runs.maxQuestionBytes} with their answers; rounds of one call: {number adapt.MaxRounds}", "the call fails, or the backend gets an error", "–", "TestQuestionsOfARunAreBounded"},
-	{"suspended calls", "{number parked.maxCalls}, {size parked.MaxBytes} of bodies and questions; of a principal {number parked.maxOfOne}, {size parked.maxBytesOfOne}; {setting limits.elicitTimeout}", "-32603", "`limits.elicitTimeout`", "TestSuspendedCallsAreBounded"},
-	{"notifications for a suspended call", "{number parked.heldMax}, {size parked.heldBytes}", "dropped and counted", "–", "TestSuspendedCallsAreBounded"},
+	{"suspended calls", "{number suspended.maxCalls}, {size suspended.MaxBytes} of bodies and questions; of a principal {number suspended.maxOfOne}, {size suspended.maxBytesOfOne}; {setting limits.elicitTimeout}", "-32603", "`limits.elicitTimeout`", "TestSuspendedCallsAreBounded"},
+	{"notifications for a suspended call", "{number suspended.keptFrames}, {size suspended.keptBytes}", "dropped and counted", "–", "TestSuspendedCallsAreBounded"},
 	{"recordings of calls", "{number cases.MaxEffects} effects and {size cases.MaxRecorded} each, {size cases.MaxHeld} in all; {number cases.maxQueue} wait to be written", "not recorded, and logged", "`recording`", "TestARecorderIsBounded"},
 	{"sessions of other replicas that were adopted", "{number routing.maxOwners}", "all are forgotten, and read again from the store", "–", "TestOwnersAreBounded"},
 	{"sessions that ended while the shared store was away", "{number routing.maxEnded}", "they may be begun anew from their ids", "–", "TestEndsThatAreNotNotedAreBounded"},
+	{"connections to `cluster.listen` on which no replica has signed a request", "{number peers.maxStrangers}, {size peers.maxStrangerBytes} sent together, {size peers.maxHeaders} of headers each", "the oldest closes, or who has sent most", "–", "TestStrangersAreBounded"},
+	{"requests of other replicas, to refuse one that comes again", "{number peers.remembered} of each of {number peers.senders}", "what is older is refused", "–", "TestReplaysAreKnownWithinBounds"},
 	{"how another replica says that it is", "{size routing.maxStatus}", "it counts as one that does not answer", "–", "TestAnswersOfReplicasAreBounded"},
 	{"tasks that are remembered", "{number tasks.most}, ids of {size tasks.idBytes}", "the oldest are forgotten", "–", "TestTasksAreBounded"},
 	{"a frame on standard input and output", "{size edge.MaxFrame}", "the connection ends", "–", "TestLongLineEndsStdio"},
@@ -93,14 +95,15 @@ var table = []row{
 	{"lines of the audit that wait to be written", "{size audit.MaxQueued}", "dropped and counted; with `audit.mode: strict` the call is refused with 503", "–", "TestAReaderThatTakesNothing"},
 	{"what a line of the audit repeats", "{setting audit.maxDataSize} bytes of request and of result, names of {size record.MaxName}", "cut", "`audit.maxDataSize`", "TestDataInLines"},
 	{"files of the audit", "{setting audit.rotate.size} each, {setting audit.rotate.keep} beside the one that is written", "the oldest is removed", "`audit.rotate`", "TestRotation"},
-	{"lines about definitions that are not as they are pinned", "{number catalog.maxReports} a minute", "left out, and their number logged", "–", "TestPinReport"},
+	{"lines about definitions that are not as they are pinned", "{number pins.maxReports} a minute", "left out, and their number logged", "–", "TestPinReport"},
 	{"a call that reports progress for ever", "{time deadline.maxCallTime}", "it times out", "–", "TestClock"},
 }
 
-// others are constants that look like bounds of what a peer makes us hold, and are none.
+// others are constants that look like bounds of resources for a peer, and are none.
 var others = map[string]string{
 	"edge.maxPadding": "of an answer that streams", "ids.maxInfo": "of an id", "ids.maxCapabilities": "of an id", "bridge.maxSilent": "of attempts", "bridge.maxPages": "of one list that is read, and not kept", "credentials.maxReading": "of questions to the store", "auth.maxTokenName": "of the configuration", "credentials.maxScopeName": "of what a server asks for", "host.maxCallDepth": "of scripts", "catalog.maxInstructions": "of the configuration",
-	"catalog.maxPrivateReports": "of a log that repeats itself", "catalog.maxDistinct": "of comparisons", "proxy.maxLine": "of a line of the log", "trace.maxEffects": "of an answer", "trace.maxText": "of an answer", "auth.maxToken": "of a header", "auth.maxBundle": "of the configuration", "auth.maxTokenFile": "of the configuration", "auth.maxDocument": "of the issuer that is configured", "catalog.maxPage": "of a page while it is edited", "sharing.maxCapabilities": "what edge.maxIntroduction is", "texts.maxSource": "of the configuration", "texts.maxLibraries": "of the configuration", "conn.maxMalformed": "of warnings", "backends.maxRetry": "a time that backends ask for",
+	"pins.maxPrivateReports": "of a log that repeats itself", "catalog.maxDistinct": "of comparisons", "proxy.maxLine": "of a line of the log", "trace.maxEffects": "of an answer", "trace.maxText": "of an answer", "auth.maxToken": "of a header", "auth.maxBundle": "of the configuration", "auth.maxTokenFile": "of the configuration", "auth.maxDocument": "of the issuer that is configured", "catalog.maxPage": "of a page while it is edited", "sharing.maxCapabilities": "what edge.maxIntroduction is", "texts.maxSource": "of the configuration", "texts.maxLibraries": "of the configuration", "conn.maxMalformed": "of warnings", "backends.maxRetry": "a time that backends ask for",
+	"peers.keptIdle": "of intervals", "routing.maxUnreached": "of what the log repeats", "peers.maxPassage": "of a header", "spans.maxHeader": "of a header",
 	"endpoint.MaxResumes": "of attempts", "endpoint.maxRetry": "a time that backends ask for",
 	"routing.maxStatus": "of an answer that is read for an operator, and not kept", "endpoint.maxRedirects": "of attempts", "endpoint.maxRest": "read and dropped", "conn.maxErrorBody": "read and dropped", "credentials.maxScopes": "of one login", "child.maxKept": "of stderr, for one message",
 	"certs.maxCertificates": "of the configuration", "record.MaxHead": "of a line while its result streams", "credentials.maxSecret": "of the configuration", "secret.maxEscaped": "of decoding", "notifier.maxResult": "of an answer that nobody reads",
@@ -109,7 +112,7 @@ var others = map[string]string{
 	"memory.maxTold": "of runs that are bounded", "cases.MaxFile": "of a file that is named", "cases.maxDifferences": "of a message", "cases.maxShown": "of a message", "cases.maxAlternatives": "of the schemas of one value",
 }
 
-// constants reads what a package defines, by name.
+// constants reads the constants of a package, by name.
 func constants(t *testing.T, folder string) map[string]constant.Value {
 	t.Helper()
 	files, err := filepath.Glob("../../" + folder + "/*.go")
@@ -195,7 +198,7 @@ func duration(d time.Duration) string {
 
 var placeholder = regexp.MustCompile(`\{(\w+) ([\w.]+)\}`)
 
-// fill puts values in the place of names, and notes the names.
+// fill replaces names by values, and notes the names.
 func fill(t *testing.T, text string, values map[string]constant.Value, used map[string]bool) string {
 	return placeholder.ReplaceAllStringFunc(text, func(p string) string {
 		m := placeholder.FindStringSubmatch(p)
@@ -223,11 +226,11 @@ func fill(t *testing.T, text string, values map[string]constant.Value, used map[
 	})
 }
 
-// bounded are the packages that hold something for a peer: these folders and all rooms below
-// them, so that a new room cannot be forgotten.
+// bounded are the packages that hold resources for a peer: these folders and all packages below
+// them, so that a new package cannot be forgotten.
 func bounded(t *testing.T) []string {
 	t.Helper()
-	folders := []string{"cases", "runs/memory", "runs/settings", "script", "script/internal/pool", "script/isolate", "internal/secret"}
+	folders := []string{"cases", "cluster/peers", "runs/memory", "runs/settings", "script", "script/internal/pool", "script/isolate", "internal/secret"}
 	for _, root := range []string{"audit", "auth", "backends", "proxy", "quota"} {
 		err := filepath.WalkDir("../../"+root, func(name string, d fs.DirEntry, err error) error {
 			switch {
@@ -251,7 +254,7 @@ func tests(t *testing.T) map[string]bool {
 	t.Helper()
 	found := map[string]bool{}
 	name := regexp.MustCompile(`(?m)^func (Test\w+)\(`)
-	for _, folder := range append(bounded(t), "test/relay", "test/outgoing") {
+	for _, folder := range append(bounded(t), "runs", "test/relay", "test/outgoing") {
 		paths, _ := filepath.Glob("../../" + folder + "/*_test.go")
 		for _, path := range paths {
 			text, err := os.ReadFile(path)
@@ -286,10 +289,10 @@ func TestTableOfWhatIsHeld(t *testing.T) {
 		line := fmt.Sprintf("| %s | %s | %s | %s |", r.what, r.bound, r.beyond, r.setting)
 		lines = append(lines, fill(t, line, values, used))
 	}
-	bound := regexp.MustCompile(`^\w+\.([mM]ax|kept|held|parked|replay)[A-Z]`)
+	bound := regexp.MustCompile(`^\w+\.([mM]ax|kept|held|replay)[A-Z]`)
 	for name := range values {
 		if bound.MatchString(name) && !strings.HasPrefix(name, "script.") && !strings.HasPrefix(name, "pool.") && !used[name] && others[name] == "" {
-			t.Errorf("%s is in no row of the table, and not among what is none of it", name)
+			t.Errorf("%s is in no row of the table, and not in others", name)
 		}
 	}
 	compare(t, strings.Join(lines, "\n"))

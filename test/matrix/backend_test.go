@@ -19,7 +19,7 @@ import (
 	"github.com/vmcp-dev/vmcp/test/rig"
 )
 
-// asBackend makes this test binary a stdio backend of the revision that it names.
+// asBackend is the environment variable that makes this test binary a stdio backend of the revision in it.
 const asBackend = "VMCP_MATRIX_BACKEND"
 
 const (
@@ -27,9 +27,9 @@ const (
 	resource = "matrix://resource"
 )
 
-// newServer is a server of the SDK that speaks one revision and has a tool for every
+// newServer is a server of the SDK with one revision and a tool for every
 // feature. A tool that asks returns input requests: for clients of older revisions
-// the SDK turns them into requests of its own.
+// the SDK converts them into requests to the client.
 func newServer(revision string) *mcp.Server {
 	s := mcp.NewServer(&mcp.Implementation{Name: "matrix", Version: revision}, &mcp.ServerOptions{
 		SupportedProtocolVersions: []string{revision},
@@ -159,7 +159,7 @@ type peer struct{ revision, transport string }
 
 func (p peer) String() string { return p.revision + " " + p.transport }
 
-// backendConfig starts a backend and returns its configuration and what restarts it.
+// backendConfig starts a backend and returns its configuration and a function that restarts it.
 func (p peer) backendConfig(t *testing.T) (b config.Backend, restart func(t *testing.T, c *client)) {
 	t.Helper()
 	if p.transport == "stdio" {
@@ -182,7 +182,7 @@ func (p peer) backendConfig(t *testing.T) (b config.Backend, restart func(t *tes
 	}
 	return b, func(t *testing.T, _ *client) {
 		stop()
-		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		l, err := rig.ListenAgain(ctx, addr)
 		if err != nil {
@@ -216,7 +216,7 @@ func awaitFile(ctx context.Context, path string) error {
 	})
 }
 
-// waitTime bounds every wait for something that must happen.
+// waitTime bounds every wait of a test.
 const waitTime = time.Minute
 
 func within(t *testing.T) (context.Context, context.CancelFunc) {

@@ -11,7 +11,7 @@ import (
 	"github.com/vmcp-dev/vmcp/proxy"
 )
 
-// client is a client of the SDK that notes what reaches it.
+// client is a client of the SDK that records the messages that it gets.
 type client struct {
 	*mcp.ClientSession
 	revision string
@@ -25,7 +25,7 @@ type client struct {
 	updated  chan string
 }
 
-// connect returns a client that can be asked everything.
+// connect returns a client with all capabilities.
 func (p peer) connect(t *testing.T, to mcp.Transport) *client {
 	t.Helper()
 	c := &client{
@@ -43,7 +43,7 @@ func (c *client) connectAs(t *testing.T, p peer, to mcp.Transport, o *mcp.Client
 	impl.AddRoots(&mcp.Root{URI: rootOf(p), Name: "root"})
 	ctx, cancel := within(t)
 	defer cancel()
-	// An SSE stream lives as long as the context it was opened with.
+	// An SSE stream ends with the context that it was opened with.
 	session, err := impl.Connect(t.Context(), to, &mcp.ClientSessionOptions{ProtocolVersion: p.revision})
 	if err != nil {
 		t.Fatalf("client %v: %v", p, err)
@@ -58,7 +58,7 @@ func (c *client) connectAs(t *testing.T, p peer, to mcp.Transport, o *mcp.Client
 	return c
 }
 
-// connectPlain returns a client that can be asked nothing and wants no log messages.
+// connectPlain returns a client without capabilities and log messages.
 func connectPlain(t *testing.T, vmcp *proxy.Proxy) *client {
 	t.Helper()
 	p := peer{"2025-11-25", "http"}

@@ -13,14 +13,14 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/testmode"
 )
 
-// crowd is how many clients there are at once.
-func crowd() int { return testmode.Count(25, 100) }
+// crowd is the number of concurrent clients.
+func crowd() int { return testmode.Count(8, 100) }
 
-// callsEach is how many calls each of them makes, all at once.
+// callsEach is the number of concurrent calls of each of them.
 const callsEach = 4
 
 // addTalk adds a tool that logs, asks its caller, logs again and returns the answer;
-// everything bears the text that the caller gave.
+// all messages have the text of the caller's argument.
 func addTalk(s *mcp.Server) {
 	s.AddTool(&mcp.Tool{Name: "talk", InputSchema: map[string]any{"type": "object"}},
 		func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
@@ -38,17 +38,17 @@ func addTalk(s *mcp.Server) {
 		})
 }
 
-// TestClientsSeeOnlyTheirOwn lets a crowd of clients of both eras call at once, each
-// several times: whatever reaches a client must bear its name.
+// TestClientsSeeOnlyTheirOwn makes several concurrent calls of each of a crowd of clients of both
+// eras: every message to a client must have its name.
 func TestClientsSeeOnlyTheirOwn(t *testing.T) {
 	for _, b := range []peer{{"2025-11-25", "http"}, {modern, "http"}, {modern, "stdio"}} {
 		t.Run(b.String(), func(t *testing.T) {
 			cfg, _ := b.backendConfig(t)
-			cfg.MaxConnections = crowd() * callsEach // every call may need a connection of its own
+			cfg.MaxConnections = crowd() * callsEach // every call may need a separate connection
 			runCrowd(t, cfg)
 		})
 	}
-	// One process for all: calls that can call back take turns on it.
+	// One process for all clients: calls that can send requests to the client are serialized on it.
 	t.Run("2025-11-25 stdio, shared", func(t *testing.T) {
 		cfg, _ := peer{"2025-11-25", "stdio"}.backendConfig(t)
 		cfg.Sessions = "shared"
@@ -92,14 +92,14 @@ type member struct {
 	logs chan string
 
 	mu      sync.Mutex
-	foreign []string // what was meant for others, guarded by mu
+	foreign []string // messages for other members, guarded by mu
 }
 
 func newMember(name string) *member {
 	return &member{name: name, logs: make(chan string, 1000)}
 }
 
-// mine notes what does not bear the member's name.
+// mine notes messages without the member's name.
 func (m *member) mine(what, text string) {
 	if !strings.Contains(text, m.name) {
 		m.mu.Lock()
@@ -131,7 +131,7 @@ func (m *member) talk(t *testing.T, call int) {
 	}
 }
 
-// check waits for the two messages of each call and looks for what was not expected.
+// check waits for the two messages of each call and reports others.
 func (m *member) check(ctx context.Context, t *testing.T) {
 	for range 2 * callsEach {
 		if _, err := next(ctx, m.logs); err != nil {
@@ -142,6 +142,6 @@ func (m *member) check(ctx context.Context, t *testing.T) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if len(m.foreign) > 0 {
-		t.Errorf("%s: got what others were to get: %v", m.name, m.foreign)
+		t.Errorf("%s: got messages of other clients: %v", m.name, m.foreign)
 	}
 }

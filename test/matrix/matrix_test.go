@@ -50,7 +50,7 @@ type feature struct {
 	name string
 	// since is the first revision that has it, on both sides.
 	since string
-	// check uses it once and says what is wrong.
+	// check uses it once and returns an error if it does not work.
 	check func(t *testing.T, c *client, p peer) error
 }
 
@@ -200,8 +200,8 @@ func checkCompletion(t *testing.T, c *client, _ peer) error {
 	return err
 }
 
-// checkLarge gets results that fit a buffer, that stream, and that are large, and one more
-// after each: what is left of an answer must not stand in the way of the next.
+// checkLarge gets results that fit a buffer, that are streamed, and that are large, and a small one
+// after each: unread data of one response must not affect the next.
 func checkLarge(t *testing.T, c *client, _ peer) error {
 	sizes := []int{100, 70_000}
 	if testmode.Thorough() {
@@ -266,7 +266,7 @@ func clientsOf(backend int) (some []peer) {
 	return some
 }
 
-// rows runs clients against one backend and returns a line of the table for each.
+// rows runs clients with one backend and returns a line of the table for each.
 func rows(t *testing.T, b peer, clients []peer) []string {
 	cfg, restart := b.backendConfig(t)
 	vmcp := newProxy(t, cfg)
@@ -290,7 +290,7 @@ func rows(t *testing.T, b peer, clients []peer) []string {
 	}
 	restart(t, plain)
 	for i, p := range clients {
-		if sessions[i].shared == plain { // it has a process of its own
+		if sessions[i].shared == plain { // it has a separate process
 			_, _ = sessions[i].call(t.Context(), "die", nil)
 		}
 		lines[i] += mark(t, fmt.Sprintf("client %v, restart", p), checkRestart(t, sessions[i]))
@@ -306,7 +306,7 @@ func cell(t *testing.T, f feature, c *client, p, b peer) string {
 	return mark(t, fmt.Sprintf("client %v, %s", p, f.name), f.check(t, c, p))
 }
 
-// The peers must work without a proxy between them, or the table says nothing.
+// The peers must work without a proxy between them, or the table has no meaning.
 func TestPeersWithoutProxy(t *testing.T) {
 	for _, p := range backends {
 		t.Run(p.String(), func(t *testing.T) {
@@ -387,7 +387,7 @@ func document(lines []string) string {
 	return intro + head + "|---|---|" + strings.Repeat("---|", len(features)+1) + "\n" + strings.Join(lines, "\n") + "\n"
 }
 
-// compareLines holds some lines of the table to the page.
+// compareLines compares some lines of the table with docs/matrix.md.
 func compareLines(t *testing.T, lines []string) {
 	t.Helper()
 	page, err := os.ReadFile(matrixPage)

@@ -13,8 +13,8 @@ import (
 	"github.com/vmcp-dev/vmcp/test/rig"
 )
 
-// TestMatrixThroughReplicas: three replicas behind a balancer that knows nothing of MCP carry what one process does. Backends
-// over standard input and output are not in it: each replica has a process of its own of them.
+// TestMatrixThroughReplicas: the features of one process work with three replicas behind a balancer that does not parse MCP, too. Backends
+// over standard input and output are left out: each replica starts its own process of them.
 func TestMatrixThroughReplicas(t *testing.T) {
 	testmode.NeedThorough(t)
 	document, err := os.ReadFile("../../docs/matrix.md")

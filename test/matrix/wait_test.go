@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// next waits for what the SDK hands over in its own time: it delivers notifications
-// from a queue, after the result that they came before.
+// next waits for a notification: the SDK delivers notifications
+// from a queue, possibly after the result that followed them.
 func next[T any](ctx context.Context, from <-chan T) (T, error) {
 	select {
 	case v := <-from:
@@ -17,7 +17,7 @@ func next[T any](ctx context.Context, from <-chan T) (T, error) {
 	}
 }
 
-// soon is next with little waitTime, for what is asked for again.
+// soon is next with a short waitTime, for polling.
 func soon[T any](ctx context.Context, from <-chan T) (T, error) {
 	ctx, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
 	defer cancel()

@@ -20,12 +20,12 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/testkit"
 )
 
-// viaProxy names the authorities' file of a child of the tests, whose environment has a proxy.
+// viaProxy is the environment variable with the file of authorities of a child of the tests, whose environment has a proxy.
 const viaProxy = "OUTGOING_VIA_PROXY"
 
-// forward is a proxy that knows where made-up hosts are, and writes down what it is asked for.
+// forward is a proxy that resolves made-up hosts, and records the requests that it gets.
 type forward struct {
-	plain, secure string // addresses; what is asked for by CONNECT goes to secure
+	plain, secure string // addresses; CONNECT requests are forwarded to secure
 
 	mu    sync.Mutex
 	asked []string // guarded by mu
@@ -54,7 +54,7 @@ func (f *forward) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.Copy(w, resp.Body)
 }
 
-// tunnel joins the client with the secure server.
+// tunnel connects the client with the TLS server.
 func (f *forward) tunnel(w http.ResponseWriter) {
 	to, err := net.Dial("tcp", f.secure)
 	if err != nil {
@@ -72,9 +72,9 @@ func (f *forward) tunnel(w http.ResponseWriter) {
 	_, _ = io.Copy(from, to)
 }
 
-// Backends and token endpoints are reached through the proxy of the environment: http as it is,
-// https through a tunnel, which shows the proxy the host and nothing else; hosts of NO_PROXY and
-// loopback addresses directly.
+// Backends and token endpoints are reached through the proxy of the environment: http by forwarded requests,
+// https through a tunnel, of which the proxy learns the host only; hosts of NO_PROXY and
+// loopback addresses are reached directly.
 func TestTheProxyOfTheEnvironment(t *testing.T) {
 	dir, trusted := t.TempDir(), testkit.NewAuthority(t)
 	ca := filepath.Join(dir, "ca.pem")

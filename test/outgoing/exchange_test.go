@@ -28,7 +28,7 @@ func exchanging(url string, issuer *authtest.Issuer, e *endpoint) *config.Config
 	return cfg
 }
 
-// takesTokens is a backend that takes the tokens of e, and one to list with.
+// takesTokens is a backend that accepts the tokens of e, and one for lists.
 func takesTokens(t *testing.T, modern bool, e *endpoint) *guarded {
 	return newGuarded(t, modern, func(a string) bool {
 		return a == "Bearer list-only" || e.owner(strings.TrimPrefix(a, "Bearer ")) != ""
@@ -39,8 +39,8 @@ func tokenOf(t *testing.T, issuer *authtest.Issuer, who string) string {
 	return issuer.Token(t, audience, map[string]any{"sub": who, "jti": fmt.Sprint(time.Now().UnixNano())})
 }
 
-// Each principal is exchanged once, whatever the revisions; no session of the backend, and no
-// connection to it, ever carries the credentials of two, and nothing carries a client's own.
+// The token of each principal is exchanged once, with any revisions; no session of the backend, and no
+// connection to it, has the credentials of two principals, and none has a client's token.
 func TestEachPrincipalHasItsOwn(t *testing.T) {
 	for _, modern := range []bool{false, true} {
 		t.Run(fmt.Sprintf("modern=%v", modern), func(t *testing.T) {
@@ -97,7 +97,7 @@ func TestEachPrincipalHasItsOwn(t *testing.T) {
 	}
 }
 
-// noInbound fails when what backends got holds a client's token.
+// noInbound fails when a request to a backend has a client's token.
 func noInbound(t *testing.T, inbound map[string]string, backends ...*guarded) {
 	t.Helper()
 	for _, g := range backends {
@@ -116,7 +116,7 @@ func noInbound(t *testing.T, inbound map[string]string, backends ...*guarded) {
 	}
 }
 
-// An exchange that is refused contacts nobody, and says so in the answer of the call.
+// After a refused exchange the backend is not contacted, and the call fails with the reason.
 func TestARefusedExchange(t *testing.T) {
 	issuer, e := authtest.NewIssuer(t), newEndpoint(t)
 	e.refuses["mallory"] = true
@@ -141,7 +141,7 @@ func TestARefusedExchange(t *testing.T) {
 	}
 }
 
-// A static token is nobody's issuer's: nothing is exchanged.
+// A static token has no issuer: it is not exchanged.
 func TestAStaticTokenIsNotExchanged(t *testing.T) {
 	issuer, e := authtest.NewIssuer(t), newEndpoint(t)
 	g := takesTokens(t, false, e)
@@ -152,7 +152,7 @@ func TestAStaticTokenIsNotExchanged(t *testing.T) {
 		t.Fatal(err)
 	}
 	v := serve(t, cfg)
-	if _, err := who(t, v.client(t, legacy, token)); err == nil || !strings.Contains(err.Error(), "needs a token of an issuer") {
+	if _, err := who(t, v.client(t, legacy, token)); err == nil || !strings.Contains(err.Error(), "needs a JWT or an introspected token") {
 		t.Errorf("got %v", err)
 	}
 	if n := len(e.requests()); n != 0 {
@@ -161,7 +161,7 @@ func TestAStaticTokenIsNotExchanged(t *testing.T) {
 	noInbound(t, map[string]string{"robot": token}, g)
 }
 
-// A refused token of one principal is exchanged anew; the other's stays.
+// After a 401 the token of one principal is exchanged again; that of the other is kept.
 func TestARefusedTokenOfOnePrincipal(t *testing.T) {
 	issuer, e := authtest.NewIssuer(t), newEndpoint(t)
 	g := takesTokens(t, false, e)
@@ -185,8 +185,8 @@ func TestARefusedTokenOfOnePrincipal(t *testing.T) {
 	}
 }
 
-// Without a credential to list with, a backend is there with the first caller, for the very
-// first request, and lists with that caller's token.
+// Without a credential for lists, a backend is connected with the token of the first caller, at the
+// first request, and lists with that token.
 func TestTheFirstCallerListsWithItsToken(t *testing.T) {
 	for _, revision := range []string{legacy, raw.Modern} {
 		issuer, e := authtest.NewIssuer(t), newEndpoint(t)
@@ -196,11 +196,11 @@ func TestTheFirstCallerListsWithItsToken(t *testing.T) {
 		s.TokenExchange.Discovery = config.DiscoveryStrategy{}
 		cfg.OutgoingAuth.Backends["b"] = s
 		v := serve(t, cfg)
-		if b := v.Status().Backends[0]; b.State != "down" || !strings.Contains(b.Error, "when the first principal calls") {
+		if b := v.Status().Backends[0]; b.State != "down" || !strings.Contains(b.Error, "before the first call with a token that can be exchanged") {
 			t.Errorf("before anybody called: %+v", b)
 		}
 		if len(g.seen("")) > 0 {
-			t.Error("the backend was contacted for nobody")
+			t.Error("the backend was contacted without a caller")
 		}
 		c := &raw.Client{URL: v.url, Revision: revision, Header: http.Header{"Authorization": {"Bearer " + tokenOf(t, issuer, "alice")}}}
 		if err := c.Connect(t.Context()); err != nil {
@@ -221,7 +221,7 @@ func TestTheFirstCallerListsWithItsToken(t *testing.T) {
 	}
 }
 
-// More principals than connections take turns: those that are not used give theirs up.
+// With more principals than connections, idle connections are closed to make room.
 func TestConnectionsOfPrincipalsAreBounded(t *testing.T) {
 	for _, modern := range []bool{false, true} {
 		issuer, e := authtest.NewIssuer(t), newEndpoint(t)
@@ -239,8 +239,8 @@ func TestConnectionsOfPrincipalsAreBounded(t *testing.T) {
 	}
 }
 
-// Headers that are listed go on to backends over HTTP, under what the configuration sets;
-// others do not.
+// Listed headers are forwarded to backends over HTTP, except those that the configuration sets;
+// others are not.
 func TestPassthroughHeaders(t *testing.T) {
 	for _, modern := range []bool{false, true} {
 		g := newGuarded(t, modern, nil)

@@ -29,8 +29,8 @@ import (
 	"github.com/vmcp-dev/vmcp/test/raw"
 )
 
-// provider is an authorization server with metadata, registration, PKCE and refresh tokens that
-// are good once.
+// provider is an authorization server with metadata, registration, PKCE and refresh tokens for a single
+// use.
 type provider struct {
 	*httptest.Server
 
@@ -40,7 +40,7 @@ type provider struct {
 	access    map[string]string     // access tokens that are good → scopes
 	n         int
 	refreshes int
-	reused    int // refresh tokens that came twice
+	reused    int // refresh tokens that were used twice
 	life      time.Duration
 	forms     []url.Values // that the token endpoint got
 	registers int
@@ -130,7 +130,7 @@ func (p *provider) good(authorization string) bool {
 	return ok
 }
 
-// loginServer is a backend that wants a login at p.
+// loginServer is a backend that requires a login at p.
 func loginServer(t *testing.T, p *provider) *guarded {
 	g := newGuarded(t, false, p.good)
 	g.refuse = func(w http.ResponseWriter, r *http.Request) {
@@ -144,14 +144,14 @@ func loginServer(t *testing.T, p *provider) *guarded {
 	return g
 }
 
-// browse is a person who agrees to everything: it opens a page and returns the query with which
-// the page sends them back, without going there.
+// browse acts as a person who agrees to everything: it opens a page and returns the query of the
+// redirect, without following it.
 func browse(ctx context.Context, page string) (url.Values, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, page, nil)
 	if err != nil {
 		return nil, err
 	}
-	c := http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	c := http.Client{Transport: http.DefaultClient.Transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	resp, err := c.Do(r)
 	if err != nil {
 		return nil, err
@@ -193,8 +193,8 @@ func logIn(t *testing.T, cfg *config.Config, store *credentials.Store, scopes ..
 	}
 }
 
-// Before a login the backend says what to do; after it, it is there by itself; a storm of calls
-// renews the tokens once, the new ones are on disk before they are used, and a logout ends it.
+// Before a login the error of the backend has the command; after it, the backend connects without a restart; many concurrent calls
+// renew the tokens once, the new ones are on disk before they are used, and a logout ends the use.
 func TestALogin(t *testing.T) {
 	p := newProvider(t)
 	g := loginServer(t, p)
@@ -251,7 +251,7 @@ func TestALogin(t *testing.T) {
 	}
 }
 
-// The file shows nobody a token, a record cannot take another's place, and keys can be changed.
+// The file has no token in plain text, a record cannot replace another one, and keys can be rotated.
 func TestTheTokenStoreIsSealed(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "tokens.db")
 	open := func(keys ...string) *credentials.Store {
@@ -276,7 +276,7 @@ func TestTheTokenStoreIsSealed(t *testing.T) {
 	if err != nil || info.Mode().Perm() != 0o600 || bytes.Contains(data, []byte("t0ken")) || bytes.Contains(data, []byte("cl1ent")) {
 		t.Errorf("%v, mode %v:\n%s", err, info.Mode(), data)
 	}
-	if _, err := open(next).Find(t.Context(), "b", "alice"); err == nil || !strings.Contains(err.Error(), "a key that is not there") {
+	if _, err := open(next).Find(t.Context(), "b", "alice"); err == nil || !strings.Contains(err.Error(), "a key that is not configured") {
 		t.Errorf("with another key: %v", err)
 	}
 	if g, err := open(next, old).Find(t.Context(), "b", "alice"); err != nil || g.Access != "acc3ss-t0kenbalice" {
@@ -287,9 +287,9 @@ func TestTheTokenStoreIsSealed(t *testing.T) {
 		t.Fatal(err)
 	}
 	if g, err := open(next).Find(t.Context(), "b", "alice"); err != nil || g.Refresh != grant.Refresh {
-		t.Errorf("sealed anew: %+v, %v", g, err)
+		t.Errorf("sealed again: %+v, %v", g, err)
 	}
-	// Mallory, who can write the file, gives bob's record alice's name, and another issuer.
+	// Mallory, who can write the file, changes the name of bob's record to alice, and to another issuer.
 	for _, change := range [][2]string{{`"principal": "bob"`, `"principal": "carol"`}, {`"backend": "c"`, `"backend": "d"`}, {`https://idp`, `https://evil`}} {
 		data, err := os.ReadFile(file)
 		if err != nil {
@@ -312,8 +312,8 @@ func TestTheTokenStoreIsSealed(t *testing.T) {
 	}
 }
 
-// A running server follows the store: a logout ends the use of a token that is still good, and
-// the next login is used without being asked for.
+// A running server reads changes of the store: a logout ends the use of a token that is still valid, and
+// the next login is used without a restart.
 func TestTheServerFollowsTheStore(t *testing.T) {
 	testmode.Parallel(t)
 	p := newProvider(t)
@@ -356,8 +356,8 @@ func scoped(t *testing.T, p *provider, challenge string) *guarded {
 	return g
 }
 
-// A call that needs more scopes than the login has says which command gives them. It is made
-// once; after the login it is made once more, with a token that has the old scopes, too.
+// A call that needs more scopes than the login has fails with the command to get them. It is made
+// once; after the login it is made again, with a token that also has the old scopes.
 func TestACallThatNeedsMoreScopes(t *testing.T) {
 	p := newProvider(t)
 	g := scoped(t, p, `Bearer error="insufficient_scope", scope="notes:write $(reboot)"`)
@@ -385,7 +385,7 @@ func TestACallThatNeedsMoreScopes(t *testing.T) {
 	}
 }
 
-// A 403 that is not about scopes is passed on, and no more scopes are asked for.
+// A 403 that is not about scopes is relayed, and no scopes are requested.
 func TestA403WithoutScopes(t *testing.T) {
 	p := newProvider(t)
 	g := scoped(t, p, `Bearer error="invalid_request", Basic realm="x"`)
@@ -400,8 +400,8 @@ func TestA403WithoutScopes(t *testing.T) {
 	}
 }
 
-// Two processes that share a store renew a login once, however many calls wait for it in both:
-// a refresh token that is good once is not used twice.
+// Two processes that share a store renew a login once, with many waiting calls in both:
+// a refresh token for a single use is not used twice.
 func TestTwoProcessesRenewOnce(t *testing.T) {
 	p := newProvider(t)
 	g := loginServer(t, p)
@@ -435,8 +435,8 @@ func TestTwoProcessesRenewOnce(t *testing.T) {
 	}
 }
 
-// The tokens of a login go to the server that they are for: a backend that moves needs a login
-// there.
+// The tokens of a login are sent only to the server of the login: a backend whose URL changes needs a new
+// login.
 func TestALoginIsForOneServer(t *testing.T) {
 	p := newProvider(t)
 	g, moved := loginServer(t, p), loginServer(t, p)
@@ -460,7 +460,7 @@ func TestALoginIsForOneServer(t *testing.T) {
 	}
 }
 
-// A backend with certificates of its own is logged in at with those, too.
+// The login at a backend with configured certificates uses these, too.
 func TestALoginOverTLS(t *testing.T) {
 	p, trusted := newProvider(t), testkit.NewAuthority(t)
 	g := loginServer(t, p)

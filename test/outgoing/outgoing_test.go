@@ -20,7 +20,7 @@ import (
 
 const legacy = "2025-11-25"
 
-// The credential is set last, over the headers of the backend.
+// The credential replaces a configured header of the same name.
 func TestAHeaderIsInjected(t *testing.T) {
 	for _, modern := range []bool{false, true} {
 		g := newGuarded(t, modern, func(a string) bool { return a == "Bearer s3cret-value" })
@@ -31,13 +31,13 @@ func TestAHeaderIsInjected(t *testing.T) {
 		}
 		for _, s := range g.seen("") {
 			if s.authorization != "Bearer s3cret-value" || s.header.Get("X-Tenant") != "one" {
-				t.Errorf("%s %s came with %v", s.method, s.rpc, s.header)
+				t.Errorf("%s %s arrived with %v", s.method, s.rpc, s.header)
 			}
 		}
 	}
 }
 
-// A file with a header's value is read anew, at once when the backend refuses the old one.
+// A file with a header's value is read again, at once when the backend refuses the old value.
 func TestAHeaderFileIsReadAnew(t *testing.T) {
 	file, good := filepath.Join(t.TempDir(), "gh.token"), "first-value"
 	var mu sync.Mutex
@@ -67,8 +67,8 @@ func TestAHeaderFileIsReadAnew(t *testing.T) {
 	mustBe(t, c, "token second-value") // until there is a new one
 }
 
-// Fifty calls of five sessions at once are one fetch; a configuration that changes something
-// else keeps the token.
+// Fifty concurrent calls of five sessions fetch one token; a change of another part of the
+// configuration keeps the token.
 func TestOneTokenForAllCalls(t *testing.T) {
 	e := newEndpoint(t)
 	g := newGuarded(t, false, func(a string) bool { return e.owner(strings.TrimPrefix(a, "Bearer ")) == "vmcp" })
@@ -102,8 +102,8 @@ func TestOneTokenForAllCalls(t *testing.T) {
 	}
 }
 
-// One 401 is healed by another token, within the one call; a backend that always answers 401 is
-// tried twice.
+// After a 401 the call is retried once with a new token; a backend that always answers 401 is
+// called twice.
 func TestARefusedTokenIsReplacedOnce(t *testing.T) {
 	e := newEndpoint(t)
 	g := newGuarded(t, false, func(a string) bool { return e.owner(strings.TrimPrefix(a, "Bearer ")) != "" })
@@ -136,7 +136,7 @@ func TestARefusedTokenIsReplacedOnce(t *testing.T) {
 	}
 }
 
-// While the token endpoint is down, calls are unavailable and the backend is not blamed.
+// While the token endpoint is down, calls fail as unavailable, and the backend is not reported as failed.
 func TestATokenEndpointThatIsDown(t *testing.T) {
 	testmode.Parallel(t)
 	e := newEndpoint(t)
@@ -166,8 +166,8 @@ func TestATokenEndpointThatIsDown(t *testing.T) {
 	}
 }
 
-// Whatever a token endpoint does, a call ends with an error that names the endpoint and the
-// reason, and nobody else is asked.
+// For every invalid response of a token endpoint, a call fails with an error that names the endpoint and the
+// reason, and no other host is contacted.
 func TestTokenEndpointsThatMisbehave(t *testing.T) {
 	var elsewhere atomic.Int32
 	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { elsewhere.Add(1) }))
@@ -186,11 +186,11 @@ func TestTokenEndpointsThatMisbehave(t *testing.T) {
 		{"a redirect", func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, other.URL, http.StatusTemporaryRedirect)
 		}, "redirects of an authorization server are not followed"},
-		{"too much", body(`{"access_token":"` + strings.Repeat("x", 1<<20) + `"}`), "an answer of 1048576 bytes or more"},
-		{"no token", body(`{"token_type":"Bearer"}`), "the answer is no token"},
-		{"no JSON", body(`hello`), "the answer is no token"},
-		{"another type", body(`{"access_token":"abcdef","token_type":"DPoP"}`), "a token of another type than Bearer"},
-		{"a line break", body(`{"access_token":"abcdef\nX: y","token_type":"Bearer"}`), "a token that cannot stand in a header"},
+		{"too much", body(`{"access_token":"` + strings.Repeat("x", 1<<20) + `"}`), "response of 1048576 bytes or more"},
+		{"no token", body(`{"token_type":"Bearer"}`), "the response is not a token"},
+		{"no JSON", body(`hello`), "the response is not a token"},
+		{"another type", body(`{"access_token":"abcdef","token_type":"DPoP"}`), "the token's type is not Bearer"},
+		{"a line break", body(`{"access_token":"abcdef\nX: y","token_type":"Bearer"}`), "the token has characters that are not allowed in a header"},
 		{"refused", func(w http.ResponseWriter, _ *http.Request) { fail(w, http.StatusBadRequest, "invalid_scope") }, "refuses a token: invalid_scope (HTTP 400 Bad Request)"},
 		{"a code that repeats", func(w http.ResponseWriter, _ *http.Request) { fail(w, http.StatusBadRequest, clientSecret) }, "refuses a token: HTTP 400 Bad Request"},
 		{"busy", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTooManyRequests) }, "HTTP 429 Too Many Requests"},

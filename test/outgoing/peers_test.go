@@ -1,6 +1,6 @@
-// Package outgoing_test looks from outside at what goes to backends: credentials, who shares
-// what, and what never leaves. Backends and the token endpoint are real HTTP servers that write
-// down what they get.
+// Package outgoing_test tests the requests to backends: their credentials, which principals share
+// a token, and secrets that are never sent. Backends and the token endpoint are real HTTP servers that record
+// their requests.
 package outgoing_test
 
 import (
@@ -24,8 +24,8 @@ import (
 	"github.com/vmcp-dev/vmcp/test/raw"
 )
 
-// waitTime is how long something may take that has to happen.
-const waitTime = 30 * time.Second
+// waitTime bounds every wait of a test.
+const waitTime = 2 * time.Minute
 
 // endpoint is a token endpoint. It knows the client "vmcp" with the secret "cl1ent-s3cret".
 type endpoint struct {
@@ -111,21 +111,21 @@ func (e *endpoint) refusesTo(who string) bool {
 	return e.refuses[who]
 }
 
-// requests are the forms that came so far.
+// requests are the forms that the endpoint got so far.
 func (e *endpoint) requests() []url.Values {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return append([]url.Values(nil), e.asked...)
 }
 
-// owner says whose a token is; "" for one that is not good.
+// owner is the owner of a token; "" for an invalid one.
 func (e *endpoint) owner(token string) string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.good[token]
 }
 
-// revoke makes all tokens bad.
+// revoke revokes all tokens.
 func (e *endpoint) revoke() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -145,7 +145,7 @@ type seen struct {
 	body, query                                 string
 }
 
-// guarded is an MCP server that takes the credentials that good knows.
+// guarded is an MCP server that accepts the credentials for which good returns true.
 type guarded struct {
 	*httptest.Server
 	mcp     raw.Server
@@ -266,7 +266,7 @@ func (v *vmcp) client(t *testing.T, revision, token string) *raw.Client {
 	return c
 }
 
-// who calls the tool of the backend and returns what it says.
+// who calls the tool of the backend and returns its text.
 func who(t *testing.T, c *raw.Client) (string, error) {
 	result, err := c.Call(t.Context(), "tools/call", `{"name":"who","arguments":{}}`)
 	if err != nil {

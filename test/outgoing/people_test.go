@@ -14,8 +14,8 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/testkit"
 )
 
-// personal is a server that is another one for each owner of a token: with a tool that only the
-// owner has, and a resource of its own.
+// personal is a server with a different tool and resource for each owner of a
+// token.
 type personal struct {
 	owner func(token string) string
 
@@ -52,11 +52,11 @@ type bearer string
 func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 	r = r.Clone(r.Context())
 	r.Header.Set("Authorization", "Bearer "+string(b))
-	return http.DefaultTransport.RoundTrip(r)
+	return http.DefaultClient.Transport.RoundTrip(r) // see testmode
 }
 
-// Two principals use one backend at the same time, each with a session: neither ever gets the
-// other's credential, session, connection, list, resource or notification.
+// Two principals use one backend concurrently, each with a session: neither uses the
+// other's credential, session or connection, or gets the other's list, resource or notification.
 func TestNothingIsSharedBetweenPrincipals(t *testing.T) {
 	issuer, e := authtest.NewIssuer(t), newEndpoint(t)
 	mine := &personal{all: map[string]*mcp.Server{}, owner: func(token string) string {
@@ -106,7 +106,7 @@ func TestNothingIsSharedBetweenPrincipals(t *testing.T) {
 			for _, tool := range list.Tools {
 				own = own || tool.Name == "only_"+name
 				if tool.Name == "only_"+other {
-					t.Errorf("%s is shown a tool of %s", name, other)
+					t.Errorf("the list of %s has a tool of %s", name, other)
 				}
 			}
 			return own
@@ -117,7 +117,7 @@ func TestNothingIsSharedBetweenPrincipals(t *testing.T) {
 			t.Fatal(err)
 		}
 		<-notified[name]
-		useAs(t, sessions[names[1-i]], names[1-i]) // what was under way to the other is there
+		useAs(t, sessions[names[1-i]], names[1-i]) // pending notifications to the other have arrived
 		if n := len(notified[names[1-i]]); n > 0 {
 			t.Errorf("%s is notified of what %s has", names[1-i], name)
 		}

@@ -20,7 +20,7 @@ import (
 
 const opensPages = `{"elicitation":{"form":{},"url":{}}}`
 
-// people are principals with tokens of their own at an endpoint whose backend b wants a login of
+// people are principals with tokens for an endpoint whose backend b requires a login of
 // each of them.
 type people struct {
 	*vmcp
@@ -50,14 +50,14 @@ func newPeople(t *testing.T, p *provider, g *guarded, names ...string) *people {
 	return all
 }
 
-// as connects a client of somebody, whose person opens the pages that it is asked to open.
+// as connects a client of a principal, which opens the URLs of its questions.
 func (p *people) as(t *testing.T, name, revision string, open func(page string)) *raw.Client {
 	t.Helper()
 	c := &raw.Client{URL: p.url, Revision: revision, Capabilities: opensPages, Header: http.Header{"Authorization": {"Bearer " + p.tokens[name]}}}
 	c.Asked = func(m raw.Message) string {
 		var q struct{ Mode, URL, ElicitationID, Message string }
 		_ = json.Unmarshal(m.Params, &q)
-		if m.Method != "elicitation/create" || q.Mode != "url" || q.ElicitationID == "" || !strings.Contains(q.Message, "login") {
+		if m.Method != "elicitation/create" || q.Mode != "url" || q.ElicitationID == "" || !strings.Contains(q.Message, "log in") {
 			t.Errorf("asked %s %s", m.Method, m.Params)
 		}
 		if open == nil {
@@ -72,7 +72,7 @@ func (p *people) as(t *testing.T, name, revision string, open func(page string))
 	return c
 }
 
-// whoOf calls the tool of the backend for a client, also where a stateless one is asked back.
+// whoOf calls the tool of the backend for a client, and answers questions of a stateless call.
 func (p *people) whoOf(t *testing.T, c *raw.Client, open func(page string)) (string, error) {
 	params := `"name":"who","arguments":{}`
 	for {
@@ -118,10 +118,10 @@ func browser(t *testing.T) *http.Client {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &http.Client{Jar: jar}
+	return &http.Client{Jar: jar, Transport: http.DefaultClient.Transport}
 }
 
-// read is the status and text of a page.
+// read returns the status and text of a page.
 func read(t *testing.T, resp *http.Response, err error) (int, string) {
 	t.Helper()
 	if err != nil {
@@ -136,21 +136,21 @@ func read(t *testing.T, resp *http.Response, err error) (int, string) {
 	return resp.StatusCode, string(text)
 }
 
-// agree goes the whole way through the pages as a person does.
+// agree opens all pages of a login, as a person does.
 func agree(t *testing.T, b *http.Client, page, name string) {
 	t.Helper()
 	resp, err := b.Get(page)
 	if status, text := read(t, resp, err); status != http.StatusOK || !strings.Contains(text, "for <b>"+name+"</b>") || !strings.Contains(text, "Log in at b") {
-		t.Errorf("the page says %d %s", status, text)
+		t.Errorf("the page is %d %s", status, text)
 	}
 	resp, err = b.PostForm(page, nil)
 	if status, text := read(t, resp, err); status != http.StatusOK || !strings.Contains(text, name+" is logged in at b") {
-		t.Errorf("at the end the page says %d %s", status, text)
+		t.Errorf("at the end the page is %d %s", status, text)
 	}
 }
 
-// Each principal is asked once, with a page that says who it is; the calls of each are made with
-// the tokens of its own login, over sessions and connections that no other uses.
+// Each principal is asked once, with a page that names the principal; the calls of each use
+// the tokens of its login, over sessions and connections that no other uses.
 func TestEachPrincipalLogsIn(t *testing.T) {
 	for _, revision := range []string{legacy, raw.Modern} {
 		for _, modern := range []bool{false, true} {
@@ -193,8 +193,8 @@ func TestEachPrincipalLogsIn(t *testing.T) {
 	}
 }
 
-// onlyOneEach fails when a session with the backend, or a connection to it, carried two
-// credentials. What is fetched without one is no part of a session.
+// onlyOneEach fails when a session with the backend, or a connection to it, was used with two
+// credentials. Requests without a credential are not counted.
 func onlyOneEach(t *testing.T, g *guarded) {
 	t.Helper()
 	seen := map[string]string{}
@@ -211,7 +211,7 @@ func onlyOneEach(t *testing.T, g *guarded) {
 	}
 }
 
-// Who declines gets that as an answer, and the backend is not called.
+// If the principal declines, the call fails with that reason, and the backend is not called.
 func TestADeclinedLogin(t *testing.T) {
 	provider := newProvider(t)
 	p := newPeople(t, provider, loginServer(t, provider), "alice")
@@ -226,7 +226,7 @@ func TestADeclinedLogin(t *testing.T) {
 	}
 }
 
-// A client that cannot be asked gets the page to open as an answer; a call after that goes through.
+// A client without elicitation gets an error with the URL of the page; a call after the login succeeds.
 func TestAClientThatCannotBeAskedIsToldThePage(t *testing.T) {
 	provider := newProvider(t)
 	p := newPeople(t, provider, loginServer(t, provider), "alice")
@@ -236,7 +236,7 @@ func TestAClientThatCannotBeAskedIsToldThePage(t *testing.T) {
 		if err == nil {
 			continue // logged in by the one before
 		}
-		_, page, _ := strings.Cut(err.Error(), "alice needs a login of its own: open ")
+		_, page, _ := strings.Cut(err.Error(), "alice has to log in at this backend: open ")
 		page, _, ok := strings.Cut(page, " in a browser, and call again")
 		if !ok {
 			t.Fatalf("got %v", err)
@@ -248,8 +248,8 @@ func TestAClientThatCannotBeAskedIsToldThePage(t *testing.T) {
 	}
 }
 
-// The pages are for the browser that agreed, for one time, and for nobody who is sent there from
-// elsewhere.
+// The pages work only in the browser that agreed, once, and not for requests from other
+// sites.
 func TestALoginBelongsToItsBrowser(t *testing.T) {
 	provider := newProvider(t)
 	p := newPeople(t, provider, loginServer(t, provider), "alice", "mallory")
@@ -260,7 +260,7 @@ func TestALoginBelongsToItsBrowser(t *testing.T) {
 	_, page, _ := strings.Cut(err.Error(), "open ")
 	page, _, _ = strings.Cut(page, " ")
 
-	// A page of somebody else cannot agree.
+	// A page of another principal cannot agree.
 	r, _ := http.NewRequest(http.MethodPost, page, nil)
 	r.Header.Set("Sec-Fetch-Site", "cross-site")
 	r.Header.Set("Origin", "https://evil.example")
@@ -268,7 +268,7 @@ func TestALoginBelongsToItsBrowser(t *testing.T) {
 	if status, _ := read(t, resp, err); status != http.StatusForbidden {
 		t.Errorf("a foreign page may agree: %d", status)
 	}
-	// Nor can it be looked at through another's frame, or kept.
+	// Nor may it be shown in a frame of another site, or cached.
 	resp, err = http.Get(page)
 	if _, text := read(t, resp, err); resp.Header.Get("X-Frame-Options") != "DENY" || resp.Header.Get("Cache-Control") != "no-store" || strings.Contains(text, "alice@") {
 		t.Errorf("headers %v", resp.Header)
@@ -290,9 +290,9 @@ func TestALoginBelongsToItsBrowser(t *testing.T) {
 	to := resp.Header.Get("Location")
 	resp, err = browser(t).Get(to)
 	if status, text := read(t, resp, err); status != http.StatusBadRequest || !strings.Contains(text, "begun in another browser") {
-		t.Errorf("another browser comes back: %d %s", status, text)
+		t.Errorf("another browser returns: %d %s", status, text)
 	}
-	// The one that agreed may come back, once.
+	// The browser that agreed may return, once.
 	resp, err = mallory.Get(to)
 	if status, _ := read(t, resp, err); status != http.StatusFound {
 		t.Fatalf("status %d", status)
@@ -308,7 +308,7 @@ func TestALoginBelongsToItsBrowser(t *testing.T) {
 	}
 }
 
-// The state of a question counts for the principal who was asked alone.
+// The requestState of a question is valid only for the principal who was asked.
 func TestAnothersQuestionIsNoLogin(t *testing.T) {
 	provider := newProvider(t)
 	p := newPeople(t, provider, loginServer(t, provider), "alice", "bob")
@@ -328,7 +328,7 @@ func TestAnothersQuestionIsNoLogin(t *testing.T) {
 	bob := p.as(t, "bob", raw.Modern, nil)
 	result, err = bob.Call(t.Context(), "tools/call", fmt.Sprintf(`{"name":"who","arguments":{},"requestState":%q,"inputResponses":{"login":{"action":"accept"}}}`, r.RequestState))
 	if err != nil || !strings.Contains(string(result), "input_required") {
-		t.Errorf("bob comes in with alice's question: %s, %v", result, err)
+		t.Errorf("bob uses the state of alice's question: %s, %v", result, err)
 	}
 	for _, broken := range []string{"vmcp.login.", "vmcp.login.!!", "vmcp.login.e30", r.RequestState + "x"} {
 		result, err := bob.Call(t.Context(), "tools/call", fmt.Sprintf(`{"name":"who","arguments":{},"requestState":%q}`, broken))
@@ -341,8 +341,8 @@ func TestAnothersQuestionIsNoLogin(t *testing.T) {
 	}
 }
 
-// A call that needs more scopes than a principal's login has asks the principal once more, and is
-// made once more.
+// A call that needs more scopes than a principal's login has asks the principal again, and is
+// retried once.
 func TestAPrincipalIsAskedForMoreScopes(t *testing.T) {
 	for _, revision := range []string{legacy, raw.Modern} {
 		provider := newProvider(t)

@@ -3,7 +3,6 @@
 package outgoing_test
 
 import (
-	"bytes"
 	"io"
 	"net/http"
 	"net/http/cookiejar"
@@ -15,15 +14,14 @@ import (
 	"time"
 
 	"github.com/vmcp-dev/vmcp/backends/credentials"
-	"github.com/vmcp-dev/vmcp/cluster"
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/testmode"
 	"github.com/vmcp-dev/vmcp/runs/runstest/pgtest"
-	"github.com/vmcp-dev/vmcp/runs/seal"
+	"github.com/vmcp-dev/vmcp/test/logins"
 )
 
-// A login of a principal goes through whatever replicas a balancer picks: one asked for it, another shows the page, a third
-// takes the consent, and the browser comes back to any. It counts once, and only in the browser that agreed.
+// A login of a principal works with any choice of replicas by a balancer: one asks for it, another shows the page, a third
+// gets the consent, and the browser returns to any. It is valid once, and only in the browser that agreed.
 func TestALoginThroughAnyReplica(t *testing.T) {
 	testmode.NeedThorough(t)
 	server := pgtest.Start(t)
@@ -34,26 +32,12 @@ func TestALoginThroughAnyReplica(t *testing.T) {
 	var pools []*credentials.Pool
 	var kept []*credentials.Shared
 	for range 3 {
-		ring, err := seal.New([]seal.Key{{ID: "a", Secret: bytes.Repeat([]byte{'a'}, 32)}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		tokens, err := cluster.OpenTokens(t.Context(), &config.Config{SessionStorage: config.SessionStorage{URL: server.URL()}}, ring)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(tokens.Close)
-		pool, shared := credentials.NewPool(credentials.Options{}), credentials.Share(tokens)
-		t.Cleanup(pool.Close)
-		pool.Share(shared, tokens)
-		if err := pool.Keep(config.TokenStore{}); err != nil {
-			t.Fatal(err)
-		}
+		pool, shared := logins.Replica(t, server.URL())
 		pool.Provider(cfg.Backends[0])
 		pools, kept = append(pools, pool), append(kept, shared)
 	}
 	var page, consent, back atomic.Int32 // which replica gets what
-	var came atomic.Pointer[url.URL]     // where the browser came back
+	var came atomic.Pointer[url.URL]     // the redirect of the browser
 	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		to := page.Load()
 		switch {
@@ -75,15 +59,15 @@ func TestALoginThroughAnyReplica(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		waits := pools[(way[0]+1)%3].Pending(n.ID(), alice) // the client's next request comes to another replica
+		waits := pools[(way[0]+1)%3].Pending(n.ID(), alice) // the client's next request arrives at another replica
 		if waits == nil {
-			t.Fatalf("%v: no replica but the first knows the login", way)
+			t.Fatalf("%v: only the first replica has the login", way)
 		}
 		if pools[(way[0]+2)%3].Pending(n.ID(), &credentials.User{Key: "issuer|eve"}) != nil {
-			t.Errorf("%v: the login is there for somebody else", way)
+			t.Errorf("%v: the login is used for another principal", way)
 		}
 		jar, _ := cookiejar.New(nil)
-		browser := &http.Client{Jar: jar, Timeout: 20 * time.Second}
+		browser := &http.Client{Jar: jar, Timeout: time.Minute, Transport: http.DefaultClient.Transport}
 		if status, text := open(t, browser, http.MethodGet, n.URL()); status != http.StatusOK || !strings.Contains(text, "alice") {
 			t.Fatalf("%v: the page: %d %s", way, status, text)
 		}
@@ -93,8 +77,8 @@ func TestALoginThroughAnyReplica(t *testing.T) {
 		for i, l := range []*credentials.PendingLogin{n, waits} {
 			select {
 			case <-l.Done():
-			case <-time.After(20 * time.Second):
-				t.Fatalf("%v: who waits is not told (%d)", way, i)
+			case <-time.After(waitTime):
+				t.Fatalf("%v: the waiting client is not notified (%d)", way, i)
 			}
 			if err := l.Err(); err != nil {
 				t.Errorf("%v: %v", way, err)
@@ -107,7 +91,7 @@ func TestALoginThroughAnyReplica(t *testing.T) {
 		}
 		for i := range int32(3) { // neither again, nor in another browser
 			back.Store(i)
-			for _, with := range []*http.Client{browser, {}} {
+			for _, with := range []*http.Client{browser, http.DefaultClient} {
 				if status, _ := open(t, with, http.MethodGet, front.URL+came.Load().String()); status != http.StatusBadRequest {
 					t.Errorf("%v: the same answer once more, at replica %d: %d", way, i, status)
 				}
@@ -119,7 +103,7 @@ func TestALoginThroughAnyReplica(t *testing.T) {
 	}
 }
 
-// open opens a page, and where it leads.
+// open opens a page, and follows its redirects.
 func open(t *testing.T, c *http.Client, method, page string) (int, string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, page, nil)

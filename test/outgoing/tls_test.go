@@ -23,8 +23,8 @@ func named(t *testing.T, by *testkit.Authority, name string) tls.Certificate {
 	return by.Issue(t, x509.Certificate{Subject: pkix.Name{CommonName: name}, DNSNames: []string{name}})
 }
 
-// Connections to a backend trust the configured authority and show a certificate; new files
-// hold for new connections, broken ones for none.
+// Connections to a backend trust the configured authority and present a client certificate; changed files
+// are used for new connections, broken ones for none.
 func TestTLSToBackends(t *testing.T) {
 	testmode.Parallel(t)
 	dir, theirs, ours, stranger := t.TempDir(), testkit.NewAuthority(t), testkit.NewAuthority(t), testkit.NewAuthority(t)
@@ -68,7 +68,7 @@ func TestTLSToBackends(t *testing.T) {
 		})
 	}
 
-	// The backend's certificate is renewed by another authority, and so is ours.
+	// The backend's certificate is renewed by another authority, and so is the client certificate.
 	theirs.WriteCert(t, ca)
 	v := serve(t, with(config.Backend{URL: url, TLS: config.BackendTLS{CA: ca, Cert: cert, Key: key, ServerName: "crm.internal"}}, config.OutgoingStrategy{}))
 	c := v.client(t, legacy, "")

@@ -21,8 +21,8 @@ import (
 	"github.com/vmcp-dev/vmcp/test/raw"
 )
 
-// recordTo names the file to which a child of the tests, which is an MCP server then, writes
-// down all that it reads.
+// recordTo is the environment variable that makes a child of the tests an MCP server, with the file to which it
+// writes all its input.
 const recordTo = "OUTGOING_RECORD"
 
 func TestMain(m *testing.M) {
@@ -60,7 +60,7 @@ func TestMain(m *testing.M) {
 	_ = s.ServeStdio(io.TeeReader(os.Stdin, record), os.Stdout)
 }
 
-// recording is a backend in a process that writes down what it gets.
+// recording is a backend in a process that records its requests.
 func recording(t *testing.T, modern bool) (b config.Backend, record func() string) {
 	self, err := os.Executable()
 	if err != nil {
@@ -80,7 +80,7 @@ func recording(t *testing.T, modern bool) (b config.Backend, record func() strin
 	}
 }
 
-// sseServer is a server of HTTP+SSE that takes the tokens of e and writes down what it gets.
+// sseServer is a server of HTTP+SSE that accepts the tokens of e and records its requests.
 func sseServer(t *testing.T, e *endpoint) *guarded {
 	g := takesTokens(t, false, e)
 	g.handler = mcp.NewSSEHandler(func(r *http.Request) *mcp.Server {
@@ -94,8 +94,8 @@ func sseServer(t *testing.T, e *endpoint) *guarded {
 	return g
 }
 
-// The token that a client brings is in nothing that any backend gets, over any transport, while
-// it is exchanged and while it is not.
+// The token of a client is in no request to a backend, over any transport, with and without token
+// exchange.
 func TestNoInboundTokenGoesOut(t *testing.T) {
 	issuer, e := authtest.NewIssuer(t), newEndpoint(t)
 	over, old, plain := takesTokens(t, false, e), sseServer(t, e), newGuarded(t, true, nil)
@@ -141,7 +141,7 @@ func TestNoInboundTokenGoesOut(t *testing.T) {
 	}
 	for name, text := range map[string]string{"child": record(), "newchild": modernRecord()} {
 		if !strings.Contains(text, "tools/call") {
-			t.Errorf("%s wrote nothing down", name)
+			t.Errorf("%s recorded nothing", name)
 		}
 		for who, token := range inbound {
 			if strings.Contains(text, token) {
@@ -154,8 +154,8 @@ func TestNoInboundTokenGoesOut(t *testing.T) {
 	}
 }
 
-// A process gets who calls where the configuration wants that, and never what a client says
-// of itself.
+// A stdio backend gets the principal in _meta where the configuration says so, and never a principal that a client
+// has sent.
 func TestAProcessIsToldWhoCalls(t *testing.T) {
 	issuer, e := authtest.NewIssuer(t), newEndpoint(t)
 	receives, _ := recording(t, false)
@@ -192,7 +192,7 @@ func TestAProcessIsToldWhoCalls(t *testing.T) {
 	}
 }
 
-// The example of the documentation does what it says, with servers of ours at its places.
+// The example of the documentation works as documented, with servers of the test in place of its URLs.
 func TestTheExampleRuns(t *testing.T) {
 	issuer, e := authtest.NewIssuer(t), newEndpoint(t)
 	for name, value := range map[string]string{"GITHUB_TOKEN": "from-github", "CRM_SECRET": clientSecret, "HR_SECRET": clientSecret, "HR_LIST": "list-only", "VMCP_KEY": newKeyText()} {
@@ -239,7 +239,7 @@ func TestTheExampleRuns(t *testing.T) {
 			t.Errorf("%s: %s, %v, want %q", tool, got, err, want)
 		}
 	}
-	if _, err := c.Call(t.Context(), "tools/call", `{"name":"wiki_who","arguments":{}}`); err == nil || !strings.Contains(err.Error(), "alice needs a login of its own: open ") {
+	if _, err := c.Call(t.Context(), "tools/call", `{"name":"wiki_who","arguments":{}}`); err == nil || !strings.Contains(err.Error(), "alice has to log in at this backend: open ") {
 		t.Errorf("wiki_who: %v", err)
 	}
 	if text := record(); strings.Contains(text, clientSecret) || strings.Contains(text, "from-github") {
@@ -247,7 +247,7 @@ func TestTheExampleRuns(t *testing.T) {
 	}
 }
 
-// storeOneLogin makes the login of this proxy at a backend.
+// storeOneLogin stores a login of this proxy at a backend.
 func storeOneLogin(t *testing.T, cfg *config.Config, b config.Backend) {
 	store, err := credentials.OpenStore(cfg.TokenStore)
 	if err != nil {

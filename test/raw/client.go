@@ -13,7 +13,7 @@ import (
 	"sync"
 )
 
-// Client speaks to a Streamable HTTP endpoint.
+// Client is a client of a Streamable HTTP endpoint.
 type Client struct {
 	URL      string
 	Revision string // Modern, or a revision with initialize
@@ -21,9 +21,9 @@ type Client struct {
 	Capabilities string
 	// Meta is added to the _meta of its requests on 2026-07-28, with a comma before each member.
 	Meta string
-	// Notified is called for every notification on an answer's stream, in order.
+	// Notified is called for every notification on the stream of a response, in order.
 	Notified func(m Message)
-	// Asked answers the requests of the server with a result.
+	// Asked returns the result of a request of the server.
 	Asked func(m Message) string
 	// Header is added to every request.
 	Header http.Header
@@ -146,7 +146,7 @@ func setModernHeaders(h http.Header, method, params string) {
 	}
 }
 
-// answer reads the answer to id, JSON or event stream.
+// answer reads the response to id, from JSON or an event stream.
 func (c *Client) answer(ctx context.Context, res *http.Response, id string) (Message, error) {
 	var m Message
 	if !strings.HasPrefix(res.Header.Get("Content-Type"), "text/event-stream") {
@@ -186,7 +186,7 @@ func readEvent(r *bufio.Reader) (Message, error) {
 	for {
 		line, err := r.ReadBytes('\n')
 		if err != nil {
-			return m, fmt.Errorf("the stream ended without an answer: %w", err)
+			return m, fmt.Errorf("the stream ended without a response: %w", err)
 		}
 		line = bytes.TrimRight(line, "\r\n")
 		switch text, ok := bytes.CutPrefix(line, []byte("data:")); {

@@ -1,6 +1,6 @@
-// Package raw is an MCP client and server that touch no byte of what they carry: a
-// test says which bytes a backend answers with and sees which bytes a client gets.
-// It shares no code with the proxy, so that a mistake cannot hide in both.
+// Package raw is an MCP client and server that change no byte of params and results: a
+// test defines the bytes of a backend's response and gets the bytes that a client received.
+// It shares no code with the proxy, so that both cannot have the same mistake.
 package raw
 
 import (
@@ -28,11 +28,11 @@ type Error struct {
 	Data    json.RawMessage `json:"data,omitempty"`
 }
 
-// Error makes it an error of Go.
+// Error implements error.
 func (e *Error) Error() string { return fmt.Sprintf("%d: %s %s", e.Code, e.Message, e.Data) }
 
-// answer is the text of a response. encoding/json would compact a RawMessage, and
-// that is exactly what must not happen here.
+// answer is the text of a response. It does not use encoding/json, which would compact a
+// RawMessage.
 func answer(id json.RawMessage, result string, err *Error) []byte {
 	if err != nil {
 		text, _ := json.Marshal(err)

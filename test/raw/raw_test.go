@@ -11,7 +11,7 @@ import (
 	"github.com/vmcp-dev/vmcp/test/raw"
 )
 
-// odd is a result that any decoding and encoding would change.
+// odd is a result that decoding and encoding would change.
 const odd = `{ "b":1.0,"a":9007199254740993, "t":"\u0041<"}`
 
 func server(modern bool) *raw.Server {
@@ -30,7 +30,7 @@ func server(modern bool) *raw.Server {
 	}}
 }
 
-// The peers must be byte-transparent themselves, or they could not tell whether the proxy is.
+// The client and the server must keep all bytes, to test whether the proxy does.
 func TestHTTPKeepsBytes(t *testing.T) {
 	for _, revision := range []string{"2025-11-25", raw.Modern} {
 		s := httptest.NewServer(server(revision == raw.Modern))

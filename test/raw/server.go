@@ -15,22 +15,22 @@ import (
 // Server is an MCP server of either era. The zero value answers initialize, ping and
 // empty lists.
 type Server struct {
-	// Modern makes it a server of 2026-07-28 only, else it knows only initialize.
+	// Modern makes it a server of 2026-07-28 only, else of revisions with initialize only.
 	Modern bool
-	// Revision is what initialize answers with. Default 2025-11-25.
+	// Revision is the revision in the result of initialize. Default 2025-11-25.
 	Revision string
 	// Capabilities is the object that it declares. Default: tools.
 	Capabilities string
-	// Handle answers a request with the bytes of its result. A nil Handle and
-	// ErrDefault mean the default answer.
+	// Handle returns the bytes of the result of a request. A nil Handle and
+	// ErrDefault select the default result.
 	Handle func(c *Call) (result string, err error)
 
 	mu      sync.Mutex
 	streams map[string]*stream // by session, guarded by mu
 }
 
-// ErrDefault asks for the answer that a server without Handle gives.
-var ErrDefault = errors.New("default answer")
+// ErrDefault selects the result of a server without Handle.
+var ErrDefault = errors.New("default result")
 
 // Call is one request while it is handled.
 type Call struct {
@@ -40,13 +40,13 @@ type Call struct {
 	Header http.Header // nil on stdio
 
 	stream *stream
-	write  func([]byte) error // to the answer of this request
+	write  func([]byte) error // to the response of this request
 }
 
-// Notify sends a notification before the answer, on its stream.
+// Notify sends a notification before the response, on its stream.
 func (c *Call) Notify(method, params string) error { return c.write(call("", method, params)) }
 
-// Ask sends a request to the client on the answer's stream and waits for its result.
+// Ask sends a request to the client on the stream of the response and waits for its result.
 func (c *Call) Ask(method, params string) (json.RawMessage, error) {
 	id, reply := c.stream.expect()
 	if err := c.write(call(id, method, params)); err != nil {
@@ -63,7 +63,7 @@ func (c *Call) Ask(method, params string) (json.RawMessage, error) {
 	}
 }
 
-// stream is what the requests of one session share.
+// stream is the state that the requests of one session share.
 type stream struct {
 	mu      sync.Mutex
 	next    int                           // guarded by mu
@@ -84,7 +84,7 @@ func (s *stream) expect() (string, <-chan Message) {
 	return id, s.replies[id]
 }
 
-// receive takes what is not a request: a response or a notification.
+// receive handles a message that is not a request: a response or a notification.
 func (s *stream) receive(m Message) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -114,7 +114,7 @@ func (s *stream) running(ctx context.Context, id json.RawMessage) (context.Conte
 	}
 }
 
-// answer is the whole answer of a request.
+// answer is the response to a request.
 func (s *Server) answer(c *Call, id json.RawMessage) []byte {
 	result, err := "", ErrDefault
 	if s.Handle != nil {
@@ -154,7 +154,7 @@ func (s *Server) standard(c *Call) (string, error) {
 	return "", &Error{Code: -32601, Message: "no method " + c.Method}
 }
 
-// List is the result of a list method as this server's revision wants it.
+// List is the result of a list method in the form of this server's revision.
 func (s *Server) List(key string, definitions ...string) string {
 	text := fmt.Sprintf(`{"%s":[`, key)
 	for i, d := range definitions {
@@ -209,8 +209,8 @@ func (s *Server) ServeStdio(in io.Reader, out io.Writer) error {
 	}
 }
 
-// ServeHTTP is a Streamable HTTP endpoint: an answer is JSON, or an event stream as
-// soon as something is sent before it. It has no GET stream.
+// ServeHTTP implements Streamable HTTP without the GET stream: a response is JSON, or an event stream when
+// a message was sent before it.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodDelete {
 		s.forget(r.Header.Get("Mcp-Session-Id"))
@@ -275,7 +275,7 @@ func (s *Server) Forget() {
 	clear(s.streams)
 }
 
-// httpAnswer writes one answer, as JSON or as events.
+// httpAnswer writes one response, as JSON or as events.
 type httpAnswer struct {
 	w  http.ResponseWriter
 	mu sync.Mutex

@@ -7,14 +7,14 @@ import (
 	"io"
 )
 
-// StdioClient speaks to a server over a pair of pipes, one call at a time.
+// StdioClient is a client over a pair of pipes, with one call at a time.
 type StdioClient struct {
 	Revision string
 	// Capabilities is the object that it declares. Default: none.
 	Capabilities string
 	// Notified is called for every notification, in order.
 	Notified func(m Message)
-	// Asked answers the requests of the server with a result.
+	// Asked returns the result of a request of the server.
 	Asked func(m Message) string
 
 	in  *bufio.Reader

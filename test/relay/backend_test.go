@@ -1,7 +1,7 @@
 package relay
 
-// What a backend keeps for one client is that client's, over the wire: a raw backend that keeps
-// a session for each initialize, raw clients.
+// The state of a backend session belongs to one client: tested with a raw backend that begins
+// a session for each initialize, and raw clients.
 
 import (
 	"bufio"
@@ -23,8 +23,8 @@ import (
 	"github.com/vmcp-dev/vmcp/test/raw"
 )
 
-// waitTime is how long anything may take on a busy machine.
-const waitTime = 30 * time.Second
+// waitTime bounds every wait of a test.
+const waitTime = 2 * time.Minute
 
 // backend is a Streamable HTTP server of revision 2025-11-25. Each session has a counter, a
 // tool that it may enable, subscriptions, and a stream.
@@ -57,7 +57,7 @@ func newBackend(t *testing.T) *backend {
 	return b
 }
 
-// restart forgets all sessions and breaks their streams.
+// restart drops all sessions and breaks their streams.
 func (b *backend) restart() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -70,14 +70,14 @@ func (b *backend) restart() {
 	clear(b.sessions)
 }
 
-// all are the sessions that there are.
+// all are the current sessions.
 func (b *backend) all() []*state {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return slices.Collect(maps.Values(b.sessions))
 }
 
-// streams is how many sessions have their stream open.
+// streams is the number of sessions with an open stream.
 func (b *backend) streams() (n int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -89,7 +89,7 @@ func (b *backend) streams() (n int) {
 	return n
 }
 
-// update notifies every session that follows the resource; it returns how many did.
+// update notifies every session that has subscribed to the resource; it returns their number.
 func (b *backend) update(uri string) (n int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -289,7 +289,7 @@ func must(t *testing.T, c *raw.Client, tool string) string {
 	return got
 }
 
-// tools are the names that a client is shown.
+// tools are the names of tools that are listed for a client.
 func tools(t *testing.T, c *raw.Client) string {
 	t.Helper()
 	result, err := c.Call(t.Context(), "tools/list", `{}`)
@@ -307,7 +307,7 @@ func tools(t *testing.T, c *raw.Client) string {
 	return strings.Join(names, " ")
 }
 
-// listen opens a client's stream and returns the methods that come on it.
+// listen opens a client's stream and returns a channel of the methods of its messages.
 func listen(t *testing.T, c *raw.Client) <-chan string {
 	t.Helper()
 	req, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, c.URL, nil)

@@ -11,7 +11,7 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/testmode"
 )
 
-// TestMain is also the program of the stdio backends.
+// TestMain also runs the stdio backends.
 func TestMain(m *testing.M) {
 	switch {
 	case os.Getenv(asRooted) != "":
@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// tell writes a secret wherever a process can write, and ends.
+// tell writes a secret to standard error and standard output, and ends.
 func tell(secret string) {
 	for at := 4080; at < 4110; at++ {
 		fmt.Fprintln(os.Stderr, strings.Repeat("x", at)+secret)

@@ -13,12 +13,12 @@ import (
 	"github.com/vmcp-dev/vmcp/test/raw"
 )
 
-// asRooted in the environment makes this test binary a server on its standard streams.
+// asRooted is the environment variable that makes this test binary a stdio server.
 const asRooted = "SESSIONS_TEST_ROOTED"
 
-// rooted is a server that behaves as npm's filesystem server does without directories: it
-// asks for the roots when it is initialized, allows what it gets as an answer, and
-// answers what it allows at that moment.
+// rooted is a server that behaves like npm's filesystem server without directories: it
+// requests the roots when it is initialized, allows the roots of the response, and
+// returns the roots that it allows.
 func rooted() {
 	allowed, asks := "nothing", false
 	out := bufio.NewWriter(os.Stdout)
@@ -53,8 +53,8 @@ func rooted() {
 	}
 }
 
-// TestServerThatAsksForRootsAtItsStart has the client's roots before the client's first call;
-// the process that clients share, which is nobody's, gets none, and no error.
+// TestServerThatAsksForRootsAtItsStart: the server has the client's roots before the client's first call;
+// a process that clients share gets an empty list, and no error.
 func TestServerThatAsksForRootsAtItsStart(t *testing.T) {
 	url := serve(t, &config.Config{Backends: []config.Backend{{Name: "b", Command: os.Args[0], Env: map[string]string{asRooted: "1"}}}})
 	var all sync.WaitGroup

@@ -1,7 +1,7 @@
 package relay
 
-// These tests look for the secrets of a configuration in everything that the endpoint
-// writes, in front of backends that repeat them in every way they can.
+// These tests search for the secrets of a configuration in all outputs of the
+// endpoint, with backends that repeat them in every form.
 
 import (
 	"bytes"
@@ -35,7 +35,7 @@ const (
 	marker  = "what the backend said"
 )
 
-// forms are the ways in which a backend writes a secret.
+// forms are the encodings in which a backend writes a secret.
 func forms(s string) []string {
 	quoted, _ := json.Marshal(s)
 	return []string{s, url.QueryEscape(s), url.PathEscape(s), string(quoted[1 : len(quoted)-1]),
@@ -54,7 +54,7 @@ func found(text string) (hits []string) {
 	return hits
 }
 
-// received is all that a backend can say about the credentials of a request.
+// received are the credentials of a request in all forms.
 func received(r *http.Request) string {
 	text := marker + ": bad token " + r.Header.Get("Authorization") + " or key " + r.URL.Query().Get("api_key")
 	for _, s := range []string{token, key} {
@@ -63,7 +63,7 @@ func received(r *http.Request) string {
 	return text + " " + strings.Repeat("x", 150) + token // over the place where a line is cut
 }
 
-// ways are how a backend repeats what it was sent.
+// ways are the places where a backend repeats credentials.
 var ways = map[string]func(x *backendtest.Exchange, received string){
 	"400": status(400), "401": status(401), "403": status(403), "404": status(404), "413": status(413), "500": status(500), "503": status(503),
 	"error message": func(x *backendtest.Exchange, received string) { x.Raw(failure(x, received, nil)) },
@@ -106,7 +106,7 @@ func failure(x *backendtest.Exchange, message string, data any) string {
 	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":%s}`, x.Message.ID, e)
 }
 
-// An endpoint is a proxy with all that it writes.
+// An endpoint is a proxy with all its outputs.
 type endpoint struct {
 	proxy *proxy.Proxy
 	url   string
@@ -133,7 +133,7 @@ func (e *endpoint) logged() string {
 	return e.log.String()
 }
 
-// observe runs a proxy with one backend, a script that looks at the error of its tool and
+// observe runs a proxy with one backend, a script that returns the error of its tool and
 // one that fails with it.
 func observe(t *testing.T, b config.Backend) *endpoint {
 	t.Helper()
@@ -156,7 +156,7 @@ func observe(t *testing.T, b config.Backend) *endpoint {
 	return e
 }
 
-// outputs calls the tool in every way and returns all that anybody can read.
+// outputs calls the tool in every way and returns all outputs.
 func (e *endpoint) outputs(t *testing.T) map[string]string {
 	t.Helper()
 	out := map[string]string{}
@@ -196,7 +196,7 @@ func check(t *testing.T, out map[string]string) {
 	}
 }
 
-// speaks is a backend that answers initialize or calls in one of the ways.
+// speaks is a backend that repeats credentials in one of the ways.
 func speaks(t *testing.T, method string, way func(*backendtest.Exchange, string), said *atomic.Int32) config.Backend {
 	r := &backendtest.Raw{Tools: `{"name":"call","inputSchema":{"type":"object"}}`}
 	r.First = func(x *backendtest.Exchange) bool {
@@ -254,8 +254,8 @@ func TestResultsKeepTheirBytes(t *testing.T) {
 	}
 }
 
-// TestMain lets the test's program be a backend that writes its secret to its standard
-// error and its output, as a line and as a long one that is cut, and ends.
+// TestMain also runs a backend that writes its secret to standard
+// error and standard output, as a line and as a long one that is cut, and ends.
 func TestNoSecretOfAChild(t *testing.T) {
 	program, err := os.Executable()
 	if err != nil {
@@ -264,11 +264,11 @@ func TestNoSecretOfAChild(t *testing.T) {
 	out := observe(t, config.Backend{Name: "b", Command: program, Env: map[string]string{"CHILD_PASSWORD": inChild}}).outputs(t)
 	check(t, out)
 	if !strings.Contains(out["/readyz"], marker) || !strings.Contains(out["log"], "not an MCP message") {
-		t.Errorf("what the child wrote is not reported:\n%s\n%s", out["/readyz"], out["log"])
+		t.Errorf("the standard error of the child is not reported:\n%s\n%s", out["/readyz"], out["log"])
 	}
 }
 
-// A call that began with an old secret ends after the new one is there.
+// A call that began with an old secret ends after the secret was replaced.
 func TestFormerSecretsStayHidden(t *testing.T) {
 	began, end := make(chan struct{}), make(chan struct{})
 	r := &backendtest.Raw{Tools: `{"name":"call","inputSchema":{"type":"object"}}`, Handle: func(x *backendtest.Exchange) {
@@ -300,7 +300,7 @@ func TestFormerSecretsStayHidden(t *testing.T) {
 	}
 }
 
-// A message of a backend that belongs to no call goes to the log, which cuts it.
+// A message of a backend that belongs to no call is logged, and cut.
 func TestNoSecretInWhatABackendLogs(t *testing.T) {
 	r := &backendtest.Raw{Session: "s", Handle: func(x *backendtest.Exchange) {
 		if x.Request.Method != http.MethodGet {
@@ -318,13 +318,13 @@ func TestNoSecretInWhatABackendLogs(t *testing.T) {
 	for !strings.Contains(e.logged(), "the last one") {
 		<-e.wrote
 	}
-	if log := e.logged(); strings.Contains(log, token[:8]) || !strings.Contains(log, "backend says") {
+	if log := e.logged(); strings.Contains(log, token[:8]) || !strings.Contains(log, "message of a backend") {
 		t.Errorf("the log:\n%s", log)
 	}
 }
 
-// What a backend says to a client beside its results holds no secret: log messages and the texts
-// of progress, during a call and out of it. The rest of it stays as it was.
+// Messages of a backend to a client other than results have no secret: log messages and the texts
+// of progress, during a call and outside of it. Their other parts are unchanged.
 func TestNoSecretInWhatABackendSaysToClients(t *testing.T) {
 	for _, modern := range []bool{false, true} {
 		for _, revision := range []string{"2025-11-25", raw.Modern} {

@@ -20,8 +20,8 @@ const (
 	asks   = `{"elicitation":{}}`
 )
 
-// TestEachClientSeesItsOwnState: by default each client session has its own session with a
-// backend that issues ids, whether the client can be asked or not.
+// TestEachClientSeesItsOwnState: by default each client session has a private session with a
+// backend that issues session ids, whether the client has capabilities or not.
 func TestEachClientSeesItsOwnState(t *testing.T) {
 	b := newBackend(t)
 	url := serve(t, one(b))
@@ -68,7 +68,7 @@ func end(t *testing.T, c *raw.Client) {
 	res.Body.Close()
 }
 
-// TestStatelessBackendIsShared: a backend that issues no ids keeps nothing to be apart for.
+// TestStatelessBackendIsShared: a backend that issues no session ids has no state of sessions, so all clients share a connection.
 func TestStatelessBackendIsShared(t *testing.T) {
 	b := newBackend(t)
 	b.stateless = true
@@ -81,7 +81,7 @@ func TestStatelessBackendIsShared(t *testing.T) {
 	}
 }
 
-// TestAnonymousStatelessCallersShareOneSession: nothing tells them apart.
+// TestAnonymousStatelessCallersShareOneSession: they cannot be distinguished.
 func TestAnonymousStatelessCallersShareOneSession(t *testing.T) {
 	for _, capabilities := range []string{`{}`, asks} {
 		url := serve(t, one(newBackend(t)))
@@ -93,14 +93,14 @@ func TestAnonymousStatelessCallersShareOneSession(t *testing.T) {
 	}
 }
 
-// TestExclusiveIsNeverSharedSilently: who cannot have a session of its own is refused.
+// TestExclusiveIsNeverSharedSilently: a client that cannot have a private session is refused.
 func TestExclusiveIsNeverSharedSilently(t *testing.T) {
 	cfg := one(newBackend(t))
 	cfg.Backends[0].Sessions = "exclusive"
 	url := serve(t, cfg)
 	for range 2 {
 		if got := must(t, connect(t, url, legacy, `{}`), "count"); got != "1" {
-			t.Errorf("a client with a session sees the counter %s, want its own", got)
+			t.Errorf("a client with a session gets the counter %s, want its own", got)
 		}
 	}
 	_, err := call(t, connect(t, url, raw.Modern, `{}`), "count")
@@ -109,8 +109,8 @@ func TestExclusiveIsNeverSharedSilently(t *testing.T) {
 	}
 }
 
-// TestManyClientsTakeTurns: more clients that can be asked than there are connections lose
-// nothing: a stream that nobody waits on is taken back, the session stays.
+// TestManyClientsTakeTurns: with more clients with capabilities than connections nothing is
+// lost: an idle stream is closed to make room, and its session is kept.
 func TestManyClientsTakeTurns(t *testing.T) {
 	b := newBackend(t)
 	url := serve(t, one(b))
@@ -125,13 +125,13 @@ func TestManyClientsTakeTurns(t *testing.T) {
 				t.Fatalf("client %d, call %d: %q, %v", i, n+1, got, err)
 			}
 		}
-		// The backend's handler sees that a stream is closed some time after the proxy closed it.
+		// The backend's handler returns some time after the proxy closed a stream.
 		testkit.Eventually(t, "at most 64 streams", func() bool { return b.streams() <= 64 })
 	}
 }
 
-// TestFullBackendEndsTheLongestUnusedClientOrRefuses: a backend session never vanishes under
-// a living client session.
+// TestFullBackendEndsTheLongestUnusedClientOrRefuses: a backend session is never ended without its
+// client session.
 func TestFullBackendEndsTheLongestUnusedClientOrRefuses(t *testing.T) {
 	cfg := one(newBackend(t))
 	cfg.Backends[0].MaxSessions = 2
@@ -158,13 +158,13 @@ func TestFullBackendEndsTheLongestUnusedClientOrRefuses(t *testing.T) {
 	must(t, old, "count")
 	must(t, young, "count")
 	if got := must(t, late, "count"); got != "1" {
-		t.Errorf("the third client sees %s, want a session of its own", got)
+		t.Errorf("the third client gets %s, want a private session", got)
 	}
 	if got := must(t, young, "count"); got != "2" {
 		t.Errorf("the younger client sees %s, want 2", got)
 	}
 	if _, err := call(t, old, "count"); err == nil || !strings.Contains(err.Error(), "session not found") {
-		t.Errorf("the client that was unused longest: %v, want that its session is gone", err)
+		t.Errorf("the client that was unused longest: %v, want an unknown session", err)
 	}
 	res, err := http.Get(url + "/metrics")
 	if err != nil {
@@ -177,7 +177,7 @@ func TestFullBackendEndsTheLongestUnusedClientOrRefuses(t *testing.T) {
 	}
 }
 
-// TestSubscriptionOutlivesOtherClients: no number of other clients takes a subscription away.
+// TestSubscriptionOutlivesOtherClients: no number of other clients ends a subscription.
 func TestSubscriptionOutlivesOtherClients(t *testing.T) {
 	b := newBackend(t)
 	url := serve(t, one(b))
@@ -237,8 +237,8 @@ func followers(b *backend) (n int) {
 	return n
 }
 
-// TestToolsOfOneSession: what a backend shows to one session, its client sees and calls, and
-// is notified of; others do not.
+// TestToolsOfOneSession: tools that a backend lists for one session are listed for its client, which can call them and
+// is notified of changes; others do not get them.
 func TestToolsOfOneSession(t *testing.T) {
 	testmode.Parallel(t)
 	for _, capabilities := range []string{`{}`, asks} {
@@ -258,10 +258,10 @@ func TestToolsOfOneSession(t *testing.T) {
 			t.Errorf("the new tool answers %q", got)
 		}
 		if got := tools(t, c); got != "count enable treasure" {
-			t.Errorf("the client that enabled it is shown %s", got)
+			t.Errorf("the list of the client that enabled it is %s", got)
 		}
 		if got := tools(t, other); got != "count enable" {
-			t.Errorf("another client is shown %s", got)
+			t.Errorf("the list of another client is %s", got)
 		}
 		if _, err := call(t, other, "treasure"); err == nil {
 			t.Error("another client can call it")
@@ -269,20 +269,22 @@ func TestToolsOfOneSession(t *testing.T) {
 	}
 }
 
-// TestChangesOfOneSessionAreAnnouncedTogether: of a backend that changes its lists fifty times at
-// once for one client, the client gets a few notifications.
+// TestChangesOfOneSessionAreAnnouncedTogether: when a backend changes its lists fifty times in a row
+// for one client, the client gets a few notifications.
 func TestChangesOfOneSessionAreAnnouncedTogether(t *testing.T) {
 	testmode.Parallel(t)
-	c := connect(t, serve(t, one(newBackend(t))), legacy, `{}`)
+	b := newBackend(t)
+	c := connect(t, serve(t, one(b)), legacy, `{}`)
 	notified := listen(t, c)
-	must(t, c, "enable") // the backend's session is opened, with its stream
+	must(t, c, "enable") // the backend's session is opened, and its stream after it
 	expect(t, notified, "notifications/tools/list_changed")
+	testkit.Eventually(t, "the stream of the client's session", func() bool { return b.streams() == 2 }) // beside the main one
 	if _, err := c.Call(t.Context(), "tools/call", `{"name":"enable","arguments":{"times":50}}`); err != nil {
 		t.Fatal(err)
 	}
 	expect(t, notified, "notifications/tools/list_changed")
 	more := 0
-	for quiet := time.After(time.Second); ; { // that nothing comes cannot be waited for
+	for quiet := time.After(time.Second); ; { // there is no event for no notification
 		select {
 		case <-notified:
 			more++
@@ -296,7 +298,7 @@ func TestChangesOfOneSessionAreAnnouncedTogether(t *testing.T) {
 	}
 }
 
-// TestToolsOfOneSessionWithoutAStream: a client that does not listen sees them when it lists.
+// TestToolsOfOneSessionWithoutAStream: a client without a stream gets them when it lists.
 func TestToolsOfOneSessionWithoutAStream(t *testing.T) {
 	url := serve(t, one(newBackend(t)))
 	c := connect(t, url, legacy, `{}`)

@@ -1,4 +1,4 @@
-// Package replicas has a load balancer for tests that knows nothing of MCP, and three replicas of vmcp serve behind it.
+// Package replicas has a load balancer for tests that does not parse MCP, and starts three replicas of vmcp serve behind it.
 package replicas
 
 import (
@@ -16,22 +16,22 @@ import (
 	"time"
 )
 
-// A Balancer distributes requests over replicas in turn. It knows nothing of MCP: no affinity, no header is looked at. It
-// never repeats a request, and it sends to a replica for as long as it believes that /readyz answers 200, which it learns late.
+// A Balancer distributes requests over replicas round robin, without affinity and without reading headers. It
+// never retries a request. It sends requests to the replicas whose /readyz answered 200, with a delay, like real load balancers.
 type Balancer struct {
 	URL  string        // of the endpoint
-	late time.Duration // how long after a change of /readyz it reacts
+	late time.Duration // delay between a change of /readyz and its effect
 
 	proxy httputil.ReverseProxy
 	stop  context.CancelFunc
 	work  sync.WaitGroup
 
 	mu      sync.Mutex
-	targets []*target // guarded by mu, as what they hold
+	targets []*target // guarded by mu, with their fields
 	turn    int
 }
 
-// A target is a replica as the balancer sees it.
+// A target is the balancer's state of a replica.
 type target struct {
 	host  string
 	got   int // requests
@@ -39,13 +39,13 @@ type target struct {
 	codes map[int]int // statuses of /readyz, 0 for no answer
 }
 
-// A view is what /readyz said from a moment on.
+// A view is the result of /readyz from a time on.
 type view struct {
 	since time.Time
 	ready bool
 }
 
-// NewBalancer starts a balancer in front of hosts. With kept it keeps its connections to them.
+// NewBalancer starts a balancer in front of hosts. With kept it reuses connections to them.
 func NewBalancer(t testing.TB, kept bool, late time.Duration, hosts ...string) *Balancer {
 	t.Helper()
 	b := &Balancer{late: late}
@@ -78,8 +78,8 @@ func NewBalancer(t testing.TB, kept bool, late time.Duration, hosts ...string) *
 	return b
 }
 
-// rewrite reads the body first. Otherwise ReverseProxy cuts off an answer that comes before it has seen the end of the body, which
-// the server closes with the first byte that goes back.
+// rewrite reads the whole body first. Otherwise ReverseProxy cuts off a response that begins before it has read the end of the body, because
+// the server closes the body with the first byte of the response.
 func rewrite(r *httputil.ProxyRequest) {
 	r.Out.URL.Scheme = "http"
 	if r.In.Body != nil && r.In.ContentLength != 0 {
@@ -102,7 +102,7 @@ func (b *Balancer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	b.proxy.ServeHTTP(w, r)
 }
 
-// next is whose turn it is, "" when nobody is ready.
+// next returns the host of the next ready replica, "" when none is ready.
 func (b *Balancer) next() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -117,7 +117,7 @@ func (b *Balancer) next() string {
 	return ""
 }
 
-// readyAt is what was known at a moment; of the time before the first look it is what that saw.
+// readyAt reports whether the replica was known to be ready at a time; before the first poll of /readyz, the result of that poll.
 func (t *target) readyAt(when time.Time) bool {
 	for i := len(t.seen) - 1; i > 0; i-- {
 		if !t.seen[i].since.After(when) {
@@ -127,7 +127,7 @@ func (t *target) readyAt(when time.Time) bool {
 	return len(t.seen) > 0 && t.seen[0].ready
 }
 
-// follow looks at /readyz until ctx ends.
+// follow polls /readyz until ctx ends.
 func (b *Balancer) follow(ctx context.Context, t *target) {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
@@ -141,7 +141,7 @@ func (b *Balancer) follow(ctx context.Context, t *target) {
 	}
 }
 
-// look asks /readyz over a new connection.
+// look reads /readyz over a new connection.
 func (b *Balancer) look(ctx context.Context, t *target) {
 	code := StatusOf(ctx, "http://"+t.host+"/readyz")
 	if ctx.Err() != nil {
@@ -155,7 +155,7 @@ func (b *Balancer) look(ctx context.Context, t *target) {
 	}
 }
 
-// StatusOf is the status of a GET over a new connection, 0 without an answer.
+// StatusOf is the status of a GET over a new connection, 0 without a response.
 func StatusOf(ctx context.Context, url string) int {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
@@ -172,7 +172,7 @@ func StatusOf(ctx context.Context, url string) int {
 	return resp.StatusCode
 }
 
-// Counts are the requests that each replica got.
+// Counts are the numbers of requests that were sent to each replica.
 func (b *Balancer) Counts() (got []int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -182,18 +182,18 @@ func (b *Balancer) Counts() (got []int) {
 	return got
 }
 
-// Answers are how often /readyz of a replica had a status.
+// Answers is the number of responses of a replica's /readyz with a status.
 func (b *Balancer) Answers(replica, status int) int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.targets[replica].codes[status]
 }
 
-// once is a transport that sends a request over one connection: http.Transport would take another one when a kept connection
-// turns out to be closed.
+// once is a transport that sends a request over one connection only: http.Transport would retry on another one when a reused
+// connection is closed.
 type once struct{ *http.Transport }
 
-var errRepeated = errors.New("the connection was closed under the request, which is not repeated")
+var errRepeated = errors.New("the connection was closed during the request, which is not retried")
 
 // RoundTrip implements [http.RoundTripper].
 func (o once) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -228,5 +228,5 @@ func (b *body) Close() error {
 	return err
 }
 
-// Write is for answers that switch protocols, which this balancer does not.
+// Write would be called for responses that switch protocols, which this balancer does not support.
 func (b *body) Write([]byte) (int, error) { return 0, errors.ErrUnsupported }

@@ -1,3 +1,5 @@
+//go:build suites
+
 package replicas
 
 import (
@@ -11,7 +13,7 @@ import (
 	"github.com/vmcp-dev/vmcp/test/rig"
 )
 
-// TestBalancer: requests go round robin over new and over kept connections, one that fails is not repeated, and a
+// TestBalancer: requests are sent round robin over new and over reused connections, a failed one is not retried, and a
 // replica that is not ready gets requests until the balancer reacts.
 func TestBalancer(t *testing.T) {
 	t.Parallel()
@@ -55,7 +57,7 @@ func testBalancer(t *testing.T, kept bool) {
 	}
 	set(func() {
 		if requests != 1 {
-			t.Errorf("the request that failed came %d times", requests)
+			t.Errorf("the failed request was sent %d times", requests)
 		}
 		breaks, ready = false, false
 	})

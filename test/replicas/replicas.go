@@ -16,8 +16,8 @@ import (
 	"github.com/vmcp-dev/vmcp/test/rig"
 )
 
-// Serve starts PostgreSQL and three replicas with a configuration, which says nothing of sessionStorage and cluster, and
-// returns a balancer in front of them. All of it ends with the test.
+// Serve starts PostgreSQL and three replicas with a configuration, to which it adds sessionStorage and cluster, and
+// returns a balancer in front of them. All of them end with the test.
 func Serve(t testing.TB, binary, config string) *Balancer {
 	t.Helper()
 	dir, pg := t.TempDir(), pgtest.Start(t)

@@ -21,12 +21,12 @@ import (
 	"time"
 )
 
-// BinaryEnv names a vmcp binary to test instead of building one.
+// BinaryEnv is the environment variable with the path of a vmcp binary to test, instead of building one.
 const BinaryEnv = "VMCP_BINARY"
 
 // Build returns the path of a vmcp binary built from this module, or the one that
 // BinaryEnv names. All packages of a test run use one file, which is linked again only when
-// it is out of date; dir is where it goes if there is no folder for caches.
+// it is out of date; dir is its folder if there is no folder for caches.
 func Build(ctx context.Context, dir string) (string, error) {
 	if bin := os.Getenv(BinaryEnv); bin != "" {
 		return bin, nil
@@ -47,8 +47,8 @@ func Build(ctx context.Context, dir string) (string, error) {
 	return bin, os.WriteFile(stamp, []byte(this), 0o600)
 }
 
-// testRun names the process of go test that this test runs for, "" where there is none. What
-// the first of its packages has built is up to date for the others.
+// testRun identifies the go test process of this test, "" where there is none. The binary that
+// the first package of a run has built is up to date for the others.
 func testRun() string {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", os.Getppid()))
 	name, rest, ok := strings.Cut(string(stat), " (go) ")
@@ -59,8 +59,8 @@ func testRun() string {
 	return name + " " + fields[19] // when it was started
 }
 
-// WithBinary is what TestMain needs of Build: it sets *path to the binary while run runs,
-// and returns run's exit code, or 1 when the binary cannot be built.
+// WithBinary is Build for TestMain: it sets *path to the binary, calls run and
+// returns run's exit code, or 1 when the binary cannot be built.
 func WithBinary(path *string, run func() int) int {
 	dir, err := os.MkdirTemp("", "vmcp-test")
 	if err == nil {
@@ -89,30 +89,53 @@ func moduleRoot() (string, error) {
 	return dir, nil
 }
 
-// noteSources opens the folders of the module, once while tests run. go test takes an earlier
-// result when a test's own code, and the files that its tests opened, are what they were: it
-// would not know of a changed binary.
+// noteSources opens the folders of the module, once while tests run. go test uses a cached
+// result when the test's code and the files that its tests opened have not changed: without this
+// it would not notice a changed binary.
 var noteSources = sync.OnceFunc(func() {
 	root, err := moduleRoot()
 	if err != nil {
 		return
 	}
-	_ = filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
-		if err != nil || !e.IsDir() {
+	for _, path := range unnoticed(root) {
+		_ = filepath.WalkDir(path, func(path string, e fs.DirEntry, err error) error { // which opens each folder
+			if err == nil && e.IsDir() && (e.Name() == "node_modules" || e.Name() == "testdata") {
+				return fs.SkipDir
+			}
 			return nil
-		}
-		if path != root && (strings.HasPrefix(e.Name(), ".") || e.Name() == "node_modules" || e.Name() == "testdata") {
-			return fs.SkipDir
-		}
-		if dir, err := os.Open(path); err == nil { // os.ReadDir is not noticed
-			dir.Close()
-		}
-		return nil
-	})
+		})
+	}
+	note(filepath.Join(root, "go.mod"))
+	note(filepath.Join(root, "go.sum"))
 })
 
-// shared is a folder of the user's cache for this working copy, locked until unlock is
-// called; otherwise is returned if there is no such thing.
+// unnoticed lists the entries of a folder that are not hidden, without go test recording that the folder was opened: the root of
+// the module has no source of the program, but .git, whose modification time changes with every git command.
+func unnoticed(folder string) (paths []string) {
+	fd, err := syscall.Open(folder, syscall.O_RDONLY|syscall.O_CLOEXEC, 0)
+	if err != nil {
+		return nil
+	}
+	f := os.NewFile(uintptr(fd), folder)
+	defer f.Close()
+	names, _ := f.Readdirnames(-1)
+	for _, name := range names {
+		if !strings.HasPrefix(name, ".") {
+			paths = append(paths, filepath.Join(folder, name))
+		}
+	}
+	return paths
+}
+
+// note opens a file or folder, so that go test records it as an input of the test.
+func note(path string) {
+	if f, err := os.Open(path); err == nil {
+		f.Close()
+	}
+}
+
+// shared returns a folder of the user's cache for this working copy, locked until unlock is
+// called; otherwise, unlocked, if there is no user cache.
 func shared(module, otherwise string) (dir string, unlock func()) {
 	unlock = func() {}
 	root, err := os.UserCacheDir()
@@ -140,13 +163,13 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// reserved are the locks of the ports that Port has returned; they are never closed.
+// reserved has the locks of the ports that Port has returned; they are never closed.
 var reserved sync.Map
 
 // Port returns a free TCP port of the loopback interface, below the range that the
-// kernel hands out to outgoing connections: a port from that range can be taken by
-// a client before the server under test gets to listen on it. It belongs to this process
-// until that ends, as far as others ask here, too.
+// kernel uses for outgoing connections: a port from that range could be taken by
+// a client before the server under test listens on it. Port reserves it for this process, until
+// the process ends, against other callers of Port.
 func Port() (int, error) {
 	l, err := Listen()
 	if err != nil {
@@ -155,7 +178,7 @@ func Port() (int, error) {
 	return l.Addr().(*net.TCPAddr).Port, l.Close()
 }
 
-// Listen is Port for a server of this process: nobody can take the port before it listens.
+// Listen is Port for a server of this process: no other process can take the port before it listens.
 func Listen() (net.Listener, error) {
 	for range 200 {
 		port := 20000 + rand.IntN(12000)
@@ -169,10 +192,10 @@ func Listen() (net.Listener, error) {
 	return nil, errors.New("no free port between 20000 and 32000")
 }
 
-// ListenAgain listens where a server of this process has just ended, and waits for its port
-// as long as ctx lasts.
+// ListenAgain listens on the address of a server of this process that has just ended, and waits until its port is
+// free or ctx ends.
 func ListenAgain(ctx context.Context, addr string) (l net.Listener, err error) {
-	err = Poll(ctx, "a port that is free again: "+addr, func() (bool, error) {
+	err = Poll(ctx, "a free port at "+addr, func() (bool, error) {
 		l, err = net.Listen("tcp", addr)
 		if errors.Is(err, syscall.EADDRINUSE) {
 			return false, nil
@@ -183,7 +206,7 @@ func ListenAgain(ctx context.Context, addr string) (l net.Listener, err error) {
 }
 
 // reserve reports whether no other process has the port. A name of a socket in Linux's
-// abstract namespace is a lock that goes with its process and leaves no file.
+// abstract namespace is a lock that is released with its process and leaves no file.
 func reserve(port int) bool {
 	if runtime.GOOS != "linux" {
 		return true
@@ -195,7 +218,7 @@ func reserve(port int) bool {
 	return err == nil
 }
 
-// Process is a running child in a process group of its own.
+// Process is a child process in a separate process group.
 type Process struct {
 	Cmd  *exec.Cmd
 	done chan struct{}
@@ -209,7 +232,7 @@ func Start(log io.Writer, name string, args ...string) (*Process, error) {
 	return StartCmd(cmd)
 }
 
-// StartCmd starts a prepared command and waits for its end in the background.
+// StartCmd starts a prepared command; a goroutine waits for its end.
 func StartCmd(cmd *exec.Cmd) (*Process, error) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := cmd.Start(); err != nil {
@@ -228,8 +251,8 @@ func (p *Process) wait() {
 // Done is closed when the process has ended.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Stop asks the process to end, kills its group when it has not within half a minute,
-// and returns what it ended with.
+// Stop sends SIGTERM to the process, kills its group when it has not ended within half a minute,
+// and returns the error of its exit.
 func (p *Process) Stop() error {
 	_ = p.Cmd.Process.Signal(syscall.SIGTERM)
 	select {
@@ -248,7 +271,7 @@ func (p *Process) Kill() {
 	<-p.done
 }
 
-// AwaitHTTP polls url until it answers anything, the process ends or ctx does.
+// AwaitHTTP polls url until it answers with any status, the process ends or ctx ends.
 func (p *Process) AwaitHTTP(ctx context.Context, url string) error {
 	return Poll(ctx, "an answer from "+url, func() (bool, error) {
 		select {
@@ -264,8 +287,8 @@ func (p *Process) AwaitHTTP(ctx context.Context, url string) error {
 	})
 }
 
-// Poll asks until the answer is yes, an error, or ctx has ended. It is for waiting
-// on other processes, which cannot signal a channel.
+// Poll calls ready until it returns true or an error, or ctx ends. It is for waiting
+// for other processes, which cannot close a channel.
 func Poll(ctx context.Context, what string, ready func() (bool, error)) error {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
@@ -282,13 +305,13 @@ func Poll(ctx context.Context, what string, ready func() (bool, error)) error {
 }
 
 // Serve starts `vmcp serve` with a configuration file and waits until it answers,
-// whatever its backends do; env is added to its environment. It returns the address that it
-// listens on.
+// with or without its backends; env is added to its environment. It returns the address on which
+// vmcp listens.
 func Serve(ctx context.Context, log io.Writer, binary, config string, env ...string) (*Process, string, error) {
 	return ServeWith(ctx, log, binary, []string{"--config", config}, env...)
 }
 
-// ServeWith is Serve with any flags, but for --listen.
+// ServeWith is Serve with any flags but --listen.
 func ServeWith(ctx context.Context, log io.Writer, binary string, flags []string, env ...string) (p *Process, addr string, err error) {
 	noteSources()
 	for range 3 {
@@ -305,7 +328,7 @@ func ServeWith(ctx context.Context, log io.Writer, binary string, flags []string
 			return nil, "", err
 		}
 	}
-	return nil, "", fmt.Errorf("%s: somebody else listens there, as at two ports before", addr)
+	return nil, "", fmt.Errorf("%s: another process listens there, as on two ports before", addr)
 }
 
 func serveAt(ctx context.Context, log io.Writer, binary, addr string, flags, env []string) (*Process, error) {
@@ -322,7 +345,7 @@ func serveAt(ctx context.Context, log io.Writer, binary, addr string, flags, env
 	return p, nil
 }
 
-// taken reports whether a program that does not ask Port has taken one of its ports.
+// taken reports whether a process that does not use Port listens on an address.
 func taken(addr string) bool {
 	l, err := net.Listen("tcp", addr)
 	if err == nil {

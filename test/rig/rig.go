@@ -1,8 +1,8 @@
 // Package rig starts the real peers that the suites under test/ talk to: the vmcp
 // binary, the SDK's fixture server and pinned npm packages.
 //
-// What has to be downloaded is kept in a folder of the user's cache and installed
-// when it is missing, so that a second run needs no network.
+// Downloads are installed in a folder of the user's cache when they are missing, so that a second
+// run needs no network.
 package rig
 
 import (
@@ -63,8 +63,8 @@ func npmInstall(ctx context.Context, manifest fs.FS, dir string) error {
 	return run(ctx, dir, nil, "npm", "ci", "--no-audit", "--no-fund", "--loglevel=error")
 }
 
-// Node is the Node binary that came with the packages: the conformance suite and some
-// clients need a newer one than a machine may have.
+// Node is the path of the Node binary among the packages: the conformance suite and some
+// clients need a newer one than the machine may have.
 func (p *Packages) Node() string {
 	arch := map[string]string{"amd64": "x64", "arm64": "arm64"}[runtime.GOARCH]
 	return filepath.Join(p.dir, "node_modules", "node-"+runtime.GOOS+"-"+arch, "bin", "node")
@@ -75,7 +75,37 @@ func (p *Packages) Path(name string) string {
 	return filepath.Join(p.dir, "node_modules", filepath.FromSlash(name))
 }
 
-// Dir is the folder that holds node_modules: scripts that import packages run in it.
+// Program copies a program of a suite, npm/NAME in files, into a folder with the packages of the suite's npm/package-lock.json.
+// The command runs it there, with the Node binary of p.
+func Program(ctx context.Context, dir string, files fs.FS, name string) (*exec.Cmd, error) {
+	own, err := fs.Sub(files, "npm")
+	if err != nil {
+		return nil, err
+	}
+	peers, err := Install(ctx)
+	if err != nil {
+		return nil, err
+	}
+	packages, err := InstallFrom(ctx, own)
+	if err != nil {
+		return nil, err
+	}
+	program, err := fs.ReadFile(own, name)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.WriteFile(filepath.Join(dir, name), program, 0o644); err != nil {
+		return nil, err
+	}
+	if err := os.Symlink(packages.Path(""), filepath.Join(dir, "node_modules")); err != nil {
+		return nil, err
+	}
+	cmd := exec.CommandContext(ctx, peers.Node(), name)
+	cmd.Dir = dir
+	return cmd, nil
+}
+
+// Dir is the folder with node_modules: scripts that import packages run in it.
 func (p *Packages) Dir() string { return p.dir }
 
 // Fixture returns the path of the SDK's conformance server, building it the first time.
@@ -94,7 +124,7 @@ func installed(ctx context.Context, program string) (string, error) {
 	return filepath.Join(dir, name), err
 }
 
-// cached returns a folder of the cache, filled by fill when it does not exist yet.
+// cached returns a folder of the cache, which fill fills when it does not exist yet.
 // It is filled under another name and renamed, so that an interrupted or a
 // concurrent run never leaves a half-filled folder behind.
 func cached(name string, fill func(dir string) error) (string, error) {
@@ -119,7 +149,7 @@ func cached(name string, fill func(dir string) error) (string, error) {
 		return "", fmt.Errorf("install %s: %w", name, err)
 	}
 	err = os.Rename(tmp, dir)
-	if errors.Is(err, fs.ErrExist) { // a concurrent run was first
+	if errors.Is(err, fs.ErrExist) { // a concurrent run has created it
 		err = nil
 	}
 	return dir, err

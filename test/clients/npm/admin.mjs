@@ -1,8 +1,8 @@
-// Uses the page for operators in Chromium as a person does, and prints what it saw as JSON:
+// Uses the page for operators in Chromium as a person does, and prints its observations as JSON:
 //
 //	node admin.mjs CHROMIUM URL SHOTS CONFIGURATION
 //
-// CONFIGURATION is the file that the endpoint follows; it is changed to see the page follow. SHOTS is a folder for pictures.
+// CONFIGURATION is the file that the endpoint watches; it is changed to test that the page is updated. SHOTS is a folder for screenshots.
 import { chromium } from "playwright-core";
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -11,7 +11,7 @@ const [executablePath, base, shots, configuration] = process.argv.slice(2);
 const browser = await chromium.launch({ executablePath, args: ["--no-sandbox"] });
 const seen = { requests: [], complaints: [], policies: [], tools: 0 };
 
-// open opens a page of its own; what is wrong with it is noted.
+// open opens a new page, whose errors are recorded.
 async function open(path, options = {}) {
   const page = await browser.newPage({ viewport: { width: 1200, height: 800 }, ...options });
   page.setDefaultTimeout(30_000);
@@ -24,7 +24,7 @@ async function open(path, options = {}) {
 }
 const shoot = (page, name) => page.screenshot({ path: join(shots, name + ".png"), fullPage: true });
 
-// A backend comes and one goes, and the page shows it without being loaded again.
+// A backend is added and one removed, and the page shows it without a reload.
 const overview = await open("/");
 await overview.locator("[data-connection=open]").waitFor();
 await overview.evaluate(() => { window.loaded = true; });
@@ -39,7 +39,7 @@ writeFileSync(configuration, before);
 await overview.locator('[data-live="config-error"] [data-problem]').waitFor({ state: "detached" });
 seen.live = await overview.evaluate(() => window.loaded === true);
 
-// A tool is called by its form: with a number that no double holds, and what is nested as JSON.
+// A tool is called by its form: with a number that no double has, and nested values as JSON.
 const tool = await open("/tools/files_echo");
 await tool.locator('form[data-call] [name="path"]').fill("a <b> \"c\"");
 await tool.locator('form[data-call] [name="size"]').fill("9007199254740993");
@@ -54,7 +54,7 @@ seen.wrong = await tool.locator('form[data-call] [name="deep"]').evaluate((e) =>
 await tool.locator('form[data-call] [name="deep"]').fill("");
 await shoot(tool, "tool");
 
-// Hostile text stays text, and a result of 10 MB is cut.
+// Hostile text is shown as text, and a result of 10 MB is cut.
 const huge = await open("/tools/files_huge");
 await huge.locator("[data-send]").click();
 await huge.locator('[data-result] [data-look="done"]').first().waitFor();
@@ -86,7 +86,7 @@ seen.steps = await script.locator("[data-step]").count();
 seen.bars = await script.locator("[data-step] svg rect.step").count();
 seen.runState = await script.locator('[data-live="run"]').getAttribute("data-state");
 
-// Another run waits, and its question is answered from the page of runs, while another page follows.
+// Another run waits, and its question is answered on the page of runs, while another page is updated.
 await fetch(base + "/api/v1/tools/release/call", { method: "POST", headers: { "Content-Type": "application/json" }, body: '{"arguments":{"service":"shop"}}' });
 await overview.locator('[data-run][data-state="waiting"]').first().waitFor();
 for (const [name, options, path] of [
@@ -112,12 +112,12 @@ await shoot(runs, "run");
 const problems = await open("/problems");
 seen.problems = await problems.locator("[data-problem]").count();
 
-// Without scripts everything can be read.
+// Without JavaScript everything can be read.
 const bare = await open("/tools/files_echo", { javaScriptEnabled: false });
 seen.bare = await bare.locator("h1").innerText();
 seen.bareSend = await bare.locator("[data-send]").isDisabled();
 
-// Everything that text says is legible: WCAG AA for the colours as they are computed.
+// All text is legible: WCAG AA for the computed colours.
 seen.contrast = [];
 for (const colorScheme of ["light", "dark"]) {
   for (const path of ["/", "/tools/files_echo", "/runs", "/problems"]) {

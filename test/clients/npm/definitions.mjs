@@ -1,5 +1,5 @@
-// Holds every form of the definitions in a file to the schemas of the TypeScript SDKs: a
-// list of each is served to their real clients. One line of JSON for each that is refused.
+// Checks every form of the definitions in a file with the schemas of the TypeScript SDKs: a
+// list of each is served to their real clients. Prints one line of JSON for each that is refused.
 //   node definitions.mjs FILE
 import { readFileSync } from "node:fs";
 import { Client as V1 } from "@modelcontextprotocol/sdk/client/index.js";
@@ -50,7 +50,7 @@ const clients = {
   "v2 of 2026-07-28": () => new V2({ name: "golden", version: "1" }, { versionNegotiation: { mode: { pin: MODERN } } }),
 };
 
-// refusal is why a client does not take a list, "" when it does.
+// refusal is the reason why a client refuses a list, "" when it accepts it.
 async function refusal(make, kind, def) {
   const client = make();
   try {
@@ -64,7 +64,7 @@ async function refusal(make, kind, def) {
   }
 }
 
-// The definitions are cut out as they stand in the file: they have numbers that no double holds.
+// The definitions are cut out of the text of the file: they have numbers that no double has.
 const lines = readFileSync(process.argv[2], "utf8").split("\n").filter((l) => l.startsWith("{"));
 const report = (o) => console.log(JSON.stringify(o));
 let checked = 0;

@@ -1,9 +1,9 @@
-// Lists and calls through one client, as a program that uses it does:
+// Lists and calls tools with one client:
 //   node drive.mjs CLIENT < jobs
 // jobs is JSON, an array of
 //   {id, url, headers} or {id, command, args, env}, each with calls: [{name, args}] and tools: bool
 // Prints one line of JSON for each job: {id, tools, prompts, resources, results} or {id, error}.
-// tools are {name, description, inputSchema}, as far as the client shows them to its user.
+// tools are {name, description, inputSchema}, as far as the client prints them.
 import { execFile } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -100,7 +100,7 @@ async function openaiAgents(job) {
   };
 }
 
-// headers are those of a job as options of a command.
+// headers are the headers of a job as options of a command.
 const headers = (job, is) => Object.entries(job.headers ?? {}).flatMap(([name, value]) => ["--header", name + is + value]);
 
 // mcpRemote is the bridge between a host that only starts servers and one over HTTP.
@@ -175,7 +175,7 @@ async function carryOut(job, connect) {
 
 const connect = clients[process.argv[2]];
 const log = console.log.bind(console);
-console.log = console.info = console.warn = console.error; // libraries talk
+console.log = console.info = console.warn = console.error; // libraries print to it
 for (const job of JSON.parse(readFileSync(0, "utf8"))) {
   const began = performance.now();
   let line;

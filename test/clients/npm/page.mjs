@@ -1,4 +1,4 @@
-// Opens pages of vmcp trace in Chromium as a reader does, and prints what it saw as JSON:
+// Opens pages of vmcp trace in Chromium as a person does, and prints its observations as JSON:
 //
 //	node page.mjs CHROMIUM FILE.html...
 import { chromium } from "playwright-core";

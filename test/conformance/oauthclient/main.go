@@ -1,11 +1,11 @@
-// Command oauthclient is a client for the conformance suite of clients whose outgoing side is
-// vmcp: it makes the URL that it is given the backend of a vmcp, follows the login without a
+// Command oauthclient is a client for the conformance suite of clients that connects through
+// vmcp: it starts a vmcp whose backend is the given URL, makes the login without a
 // browser, lists the tools and calls each of them through the proxy.
 //
 //	VMCP_BINARY=vmcp conformance client --command oauthclient --suite auth
 //
-// Where a call needs another login, or one with more scopes, vmcp says which command that is. The
-// client runs it, and makes the call once more.
+// Where a call needs another login, or one with more scopes, the error has the command for it. The
+// client runs it, and retries the call once.
 package main
 
 import (
@@ -27,7 +27,7 @@ import (
 	"github.com/vmcp-dev/vmcp/test/rig"
 )
 
-// key is that of the token store, in base64: nothing is kept.
+// key is the key of the token store, in base64. It is no secret: the store is deleted.
 const key = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="
 
 func main() {
@@ -82,7 +82,7 @@ func run(ctx context.Context, url string) error {
 	return err
 }
 
-// configure writes the configuration. What the suite tells of the client that is registered is
+// configure writes the configuration. The suite passes the data of a registered client
 // in the environment.
 func (c *client) configure(url string) error {
 	var told struct {
@@ -114,7 +114,7 @@ func (c *client) configure(url string) error {
 	return os.WriteFile(c.config, text, 0o600)
 }
 
-// login runs vmcp login and is the person at the browser.
+// login runs vmcp login and follows its URL in place of a browser.
 func (c *client) login(ctx context.Context, more ...string) error {
 	cmd := exec.CommandContext(ctx, c.vmcp, append([]string{"login", "suite", "--no-browser", "--config", c.config}, more...)...)
 	cmd.Env, cmd.Stderr = append(os.Environ(), c.env...), os.Stderr
@@ -134,7 +134,7 @@ func (c *client) login(ctx context.Context, more ...string) error {
 	return cmd.Wait()
 }
 
-// browse opens a page, and those that it leads to.
+// browse opens a page and follows its redirects.
 func browse(ctx context.Context, page string) error {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, page, nil)
 	if err != nil {
@@ -174,7 +174,7 @@ func (c *client) use(ctx context.Context, addr string) error {
 	return nil
 }
 
-// listAgain lists the tools after the login that the backend needs before it has any.
+// listAgain makes the login that the backend requires and lists the tools again.
 func (c *client) listAgain(ctx context.Context, s *mcp.ClientSession, addr string) (list *mcp.ListToolsResult, err error) {
 	resp, err := http.Get("http://" + addr + "/readyz")
 	if err != nil {
@@ -195,7 +195,7 @@ func (c *client) listAgain(ctx context.Context, s *mcp.ClientSession, addr strin
 	return list, err
 }
 
-// call calls a tool, and once more after the login that the call needs.
+// call calls a tool; if the call needs a login, it makes the login and calls the tool again.
 func (c *client) call(ctx context.Context, s *mcp.ClientSession, name string) error {
 	err := callOnce(ctx, s, name)
 	if err != nil {
@@ -206,10 +206,10 @@ func (c *client) call(ctx context.Context, s *mcp.ClientSession, name string) er
 	return err
 }
 
-// wanted is the command of an error that says which login is needed.
+// wanted matches the login command in an error.
 var wanted = regexp.MustCompile(`vmcp login suite(?: --scope "([^"]+)")?`)
 
-// loginFor makes the login that an error says is needed. It returns any other error.
+// loginFor makes the login whose command an error names. It returns any other error.
 func (c *client) loginFor(ctx context.Context, err error) error {
 	command := wanted.FindStringSubmatch(strings.ReplaceAll(err.Error(), `\"`, `"`))
 	switch {

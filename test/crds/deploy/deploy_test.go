@@ -1,5 +1,5 @@
-// Package deploy tests what deploy/ has for a cluster: that the chart and the kustomize base say the same, that the
-// Pod passes the standard restricted, and that the Roles permit no more than they have to.
+// Package deploy tests the manifests of deploy/: that the chart and the kustomize base are equivalent, that the
+// Pod complies with the Pod security standard restricted, and that the Roles permit no more than necessary.
 package deploy
 
 import (
@@ -163,7 +163,7 @@ func TestChartIsBase(t *testing.T) {
 	}
 }
 
-// TestDefinitions: the chart has the CRDs of deploy/crds, which stay when it is uninstalled, and so has all of deploy.
+// TestDefinitions: the chart has the CRDs of deploy/crds, which are kept when it is uninstalled, and so has the kustomize base.
 func TestDefinitions(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(root, "crds", "*.yaml"))
 	if err != nil || len(files) != 4 {
@@ -211,7 +211,7 @@ func TestLint(t *testing.T) {
 	}
 }
 
-// convert makes a typed object of one of objects, strictly.
+// convert converts one of objects into a typed object, strictly.
 func convert[T any](t *testing.T, o objects, name string) *T {
 	t.Helper()
 	if o[name] == nil {
@@ -224,7 +224,7 @@ func convert[T any](t *testing.T, o objects, name string) *T {
 	return into
 }
 
-// everything turns on what the values can.
+// everything are values that enable all options.
 const everything = `
 allowAnonymous: false
 server: ops
@@ -245,7 +245,7 @@ tolerations: [{key: gpu, operator: Exists}]
 networkPolicy: {from: [{namespaceSelector: {matchLabels: {ingress: "yes"}}}], adminFrom: []}
 `
 
-// TestPod: what the Pod standard restricted asks for, memory that the runtime keeps to, and time to drain.
+// TestPod: the requirements of the standard restricted, a memory limit for the runtime, and time to drain.
 func TestPod(t *testing.T) {
 	evaluator, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
 	if err != nil {
@@ -293,7 +293,7 @@ func argument(t *testing.T, c corev1.Container, flag string) time.Duration {
 	return d
 }
 
-// TestArguments: every flag is one that vmcp serve has, and anonymous servers are open only where it is said.
+// TestArguments: every flag exists in vmcp serve, and anonymous access is allowed only where the values say so.
 func TestArguments(t *testing.T) {
 	reference, err := os.ReadFile(filepath.Join(root, "..", "docs", "reference", "cli.md"))
 	if err != nil {
@@ -348,7 +348,7 @@ func on(verbs, resources []string, names string) (lines []string) {
 	return lines
 }
 
-// TestRoles: every permission is here, by name.
+// TestRoles: the permissions are exactly those listed here.
 func TestRoles(t *testing.T) {
 	read := []string{"get", "list", "watch"}
 	ours := []string{"vmcp.dev/mcpserverentries", "vmcp.dev/virtualmcpcompositetooldefinitions", "vmcp.dev/virtualmcpscriptedtooldefinitions", "vmcp.dev/virtualmcpservers"}
@@ -386,7 +386,7 @@ func TestRoles(t *testing.T) {
 	}
 }
 
-// TestValues: what single values of the chart do.
+// TestValues: the effect of single values of the chart.
 func TestValues(t *testing.T) {
 	o := chart(t, "vmcp", everything)
 	c := convert[appsv1.Deployment](t, o, "Deployment vmcp").Spec.Template.Spec.Containers[0]

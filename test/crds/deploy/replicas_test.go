@@ -15,8 +15,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// TestReplicasExample: the manifests of examples/replicas are what the API server takes, a rollout never has fewer replicas than
-// before, the time to end is that of the configuration, and only replicas reach the peers' port.
+// TestReplicasExample: the API server accepts the manifests of examples/replicas, a rollout never has fewer replicas than
+// before, the termination grace period is that of the configuration, and only replicas reach the peers' port.
 func TestReplicasExample(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(root, "..", "examples", "replicas", "kubernetes.yaml"))
 	if err != nil {
@@ -35,7 +35,7 @@ func TestReplicasExample(t *testing.T) {
 		}
 	}
 	if n := d.Spec.Strategy.RollingUpdate.MaxUnavailable.IntValue(); *d.Spec.Replicas != 3 || n != 0 {
-		t.Errorf("%d replicas of which %d may be away in a rollout", *d.Spec.Replicas, n)
+		t.Errorf("%d replicas, of which %d may be unavailable in a rollout", *d.Spec.Replicas, n)
 	}
 	var settings struct {
 		Operational struct {

@@ -1,5 +1,5 @@
-// A session of an editor with vmcp lsp, through Microsoft's client of the protocol:
-// node drive.mjs VMCP FOLDER. It prints what it got as JSON.
+// A session of an editor with vmcp lsp, through Microsoft's client library:
+// node drive.mjs VMCP FOLDER. It prints the results as JSON.
 import { spawn } from "node:child_process";
 import { pathToFileURL } from "node:url";
 import { readFileSync } from "node:fs";
@@ -39,7 +39,7 @@ await editor.sendNotification(protocol.DidOpenTextDocumentNotification.type, {
   textDocument: { uri, languageId: "starlark", version: 1, text: saved } });
 out.saved = await found(uri, 1);
 
-// Types at the end of the text, as a person does, and asks at the end.
+// Types at the end of the text character by character, as a person does, and requests completion after the last one.
 let text = saved, version = 1;
 const types = async (what) => {
   const lines = text.split("\n");

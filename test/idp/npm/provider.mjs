@@ -1,6 +1,6 @@
 // An OpenID provider for resource servers:
 //   node provider.mjs PORT
-// Whoever is sent to it is logged in as alice and consents. Access tokens are for the
+// Every browser is logged in as alice and consents. Access tokens are for the
 // resource that a client names (RFC 8707): JWTs (RFC 9068), but for the client "opaque".
 import { createServer } from "node:http";
 import { Provider } from "oidc-provider";
@@ -41,7 +41,7 @@ const provider = new Provider(issuer, {
   },
 });
 
-// interact answers what a person would be asked.
+// interact answers the questions to a person.
 async function interact(req, res) {
   const { prompt, params, session, grantId } = await provider.interactionDetails(req, res);
   if (prompt.name === "login") {

@@ -1,5 +1,5 @@
-// Fetch installs what the suites under test/ get from the network: the npm packages of
-// their lock files and the SDK's conformance server and client. What is there already is left alone.
+// Fetch installs the downloads of the suites under test/: the npm packages of
+// their lock files and the SDK's conformance server and client. Installed ones are not changed.
 package main
 
 import (
