@@ -20,26 +20,26 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// user owns no file of the image: nobody, as in images that others call nonroot.
+// user is the uid and gid of the process, as in other nonroot images. It owns no file of the image.
 const user = "65532:65532"
 
-// versionVariable is what vmcp version prints, where it is set.
+// versionVariable is the variable with the version that vmcp version prints.
 const versionVariable = "github.com/vmcp-dev/vmcp/cmd/vmcp/internal/release.tag"
 
-// platforms are what the image runs on.
+// platforms are the platforms of the image.
 var platforms = []v1.Platform{{OS: "linux", Architecture: "amd64"}, {OS: "linux", Architecture: "arm64"}}
 
-// epoch is the time of everything in the image.
+// epoch is the time of all files and metadata in the image.
 var epoch = time.Unix(0, 0).UTC()
 
-// builder makes images of the sources in a folder.
+// builder makes images from the sources in a folder.
 type builder struct {
 	source   string
-	binaries map[string]string // files that are compiled already, by platform; none: all platforms are compiled
+	binaries map[string]string // paths of compiled programs, by platform; if empty, all platforms are compiled
 	stderr   io.Writer         // of the compiler
 }
 
-// index is the image for all platforms.
+// index makes the image for all platforms.
 func (b builder) index(tag string) (v1.ImageIndex, error) {
 	ref, err := name.NewTag(tag)
 	if err != nil {
@@ -64,7 +64,7 @@ func (b builder) index(tag string) (v1.ImageIndex, error) {
 	return index, nil
 }
 
-// platforms are those of the binaries that there are, or all.
+// platforms returns the platforms of the given binaries, or all if none are given.
 func (b builder) platforms() ([]v1.Platform, error) {
 	if len(b.binaries) == 0 {
 		return platforms, nil
@@ -88,7 +88,7 @@ func (b builder) binary(p v1.Platform, version string) ([]byte, error) {
 	return b.compile(p, version)
 }
 
-// compile returns the static binary for a platform.
+// compile builds the static binary for a platform.
 func (b builder) compile(p v1.Platform, version string) ([]byte, error) {
 	dir, err := os.MkdirTemp("", "vmcp-image")
 	if err != nil {
@@ -99,7 +99,7 @@ func (b builder) compile(p v1.Platform, version string) ([]byte, error) {
 	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w -X "+versionVariable+"="+version, "-o", out, "./cmd/vmcp")
 	cmd.Dir = b.source
 	cmd.Stderr = b.stderr
-	// Whatever the caller's environment says of tags, processors and flags is not for the image.
+	// The caller's build tags, processor variants and flags must not affect the image.
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+p.OS, "GOARCH="+p.Architecture,
 		"GOAMD64=v1", "GOARM64=v8.0", "GOFLAGS=", "GOEXPERIMENT=", "GOWORK=off")
 	if err := cmd.Run(); err != nil {
@@ -108,7 +108,7 @@ func (b builder) compile(p v1.Platform, version string) ([]byte, error) {
 	return os.ReadFile(out)
 }
 
-// imageOf is an image of one layer with the binary.
+// imageOf makes an image of one layer with the binary.
 func imageOf(p v1.Platform, binary []byte, version string) (v1.Image, error) {
 	content, err := layerOf(binary)
 	if err != nil {
@@ -146,7 +146,7 @@ func imageOf(p v1.Platform, binary []byte, version string) (v1.Image, error) {
 	})
 }
 
-// layerOf is a tar file with the binary as /vmcp, which root owns and everybody may run.
+// layerOf makes a tar file with the binary as /vmcp, owned by root and executable for all.
 func layerOf(binary []byte) ([]byte, error) {
 	var buf bytes.Buffer
 	w := tar.NewWriter(&buf)

@@ -20,7 +20,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/validate"
 )
 
-// build runs the command and returns what it printed.
+// build runs the command and returns its output.
 func build(t *testing.T, args ...string) string {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
@@ -30,7 +30,7 @@ func build(t *testing.T, args ...string) string {
 	return stdout.String()
 }
 
-// images reads a layout with one image in it, and returns that for each platform.
+// images reads a layout of one multi-platform image, and returns the image of each platform.
 func images(t *testing.T, dir string) (v1.IndexManifest, map[string]v1.Image) {
 	t.Helper()
 	path, err := layout.FromPath(dir)
@@ -68,7 +68,7 @@ func images(t *testing.T, dir string) (v1.IndexManifest, map[string]v1.Image) {
 	return *outer, found
 }
 
-// file is the only file of an image of one layer.
+// file returns the only file of an image of one layer.
 func file(t *testing.T, image v1.Image) (*tar.Header, []byte) {
 	t.Helper()
 	layers, err := image.Layers()
@@ -95,8 +95,8 @@ func file(t *testing.T, image v1.Image) (*tar.Header, []byte) {
 	return header, content
 }
 
-// TestImage: what is built from the sources here and from a copy of them in another folder is
-// the same to the last byte, has what a runtime needs, and its binary runs with nothing else.
+// TestImage: builds from these sources and from a copy in another folder are equal byte for byte,
+// the image has the metadata that a runtime needs, and its binary runs without other files.
 func TestImage(t *testing.T) {
 	work := t.TempDir()
 	first, second := filepath.Join(work, "first"), filepath.Join(work, "second")
@@ -138,8 +138,8 @@ func TestImage(t *testing.T) {
 	}
 }
 
-// runsAlone starts the binary in a folder that has nothing else in it but how to reach a cluster: as the root of the
-// file system and as the image's user where the test may do that.
+// runsAlone starts the binary in a folder that contains only a kubeconfig besides it, with that folder as the root of the
+// file system and as the image's user if the test has the permission.
 func runsAlone(t *testing.T, binary []byte) {
 	t.Helper()
 	if runtime.GOOS != "linux" {
@@ -162,7 +162,8 @@ func runsAlone(t *testing.T, binary []byte) {
 	servesKubernetes(t, root)
 }
 
-// alone is a command of the program in the folder root.
+// alone makes a command of the program in the folder root. If the test is run as root, it runs in a chroot as the
+// image's user.
 func alone(root string, args ...string) *exec.Cmd {
 	cmd := exec.Command(filepath.Join(root, "vmcp"), args...)
 	cmd.Dir = root
@@ -175,11 +176,11 @@ func alone(root string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// kubeconfig leads to no API server.
+// kubeconfig names an address without an API server.
 const kubeconfig = `{apiVersion: v1, kind: Config, current-context: x, users: [{name: u, user: {token: t}}],
 	clusters: [{name: c, cluster: {server: "https://127.0.0.1:1"}}], contexts: [{name: x, context: {cluster: c, user: u, namespace: team-a}}]}`
 
-// servesKubernetes: the process is alive before it has seen an API server, is not ready, and ends when it is told to.
+// servesKubernetes checks that without an API server the process is live, not ready, and ends on SIGTERM.
 func servesKubernetes(t *testing.T, root string) {
 	t.Helper()
 	cmd := alone(root, "serve", "--kubernetes", "--kubeconfig", "kubeconfig", "--listen", "127.0.0.1:0")
@@ -221,7 +222,7 @@ func servesKubernetes(t *testing.T, root string) {
 	}
 }
 
-// TestBinary: a program that is compiled already goes into the image of its platform, and no other platform is in it.
+// TestBinary: a given binary is used for the image of its platform, and the index has no other platform.
 func TestBinary(t *testing.T) {
 	work := t.TempDir()
 	program, output := filepath.Join(work, "vmcp"), filepath.Join(work, "image")
@@ -238,7 +239,7 @@ func TestBinary(t *testing.T) {
 	}
 }
 
-// TestOutputIsNotEmptied: a folder with anything but a layout in it is left alone.
+// TestOutputIsNotEmptied: a folder that contains other files than a layout is not changed.
 func TestOutputIsNotEmptied(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "thesis.txt"), []byte("mine"), 0o644); err != nil {
@@ -271,7 +272,7 @@ func TestUsage(t *testing.T) {
 	}
 }
 
-// copyOfSources has what go build reads of the project, in a folder of another name.
+// copyOfSources copies the files that go build reads to a folder of another name.
 func copyOfSources(t *testing.T) string {
 	t.Helper()
 	to := filepath.Join(t.TempDir(), "elsewhere")
@@ -283,7 +284,7 @@ func copyOfSources(t *testing.T) string {
 	return to
 }
 
-// listed are the project's files that git knows, or would after git add.
+// listed returns the project's files that are tracked by git, or would be after git add.
 func listed(t *testing.T) []string {
 	t.Helper()
 	cmd := exec.Command("git", "ls-files", "--cached", "--others", "--exclude-standard")
@@ -299,7 +300,7 @@ func copyFile(t *testing.T, from, to string) {
 	t.Helper()
 	content, err := os.ReadFile(from)
 	if os.IsNotExist(err) {
-		return // removed, and git does not know it yet
+		return // removed, but still in git's index
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -321,8 +322,8 @@ func read(t *testing.T, name string) []byte {
 	return content
 }
 
-// TestDockerfile: the image for backends over standard input and output runs what this module
-// builds, as the same user.
+// TestDockerfile: the image for backends over standard input and output runs the program of this
+// module's image, as the same user.
 func TestDockerfile(t *testing.T) {
 	last := map[string]string{}
 	for line := range strings.SplitSeq(string(read(t, "stdio/Dockerfile")), "\n") {

@@ -14,8 +14,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 )
 
-// writeLayout writes the image under its tag as the only one of an OCI image layout. What is
-// in the folder is replaced if it is a layout, and otherwise nothing is touched.
+// writeLayout writes the image with its tag as the only one of an OCI image layout. It replaces a
+// layout in the folder; a folder with other files is refused.
 func writeLayout(dir string, index v1.ImageIndex, tag string) error {
 	if err := clear(dir); err != nil {
 		return err
@@ -34,7 +34,7 @@ func writeLayout(dir string, index v1.ImageIndex, tag string) error {
 	}))
 }
 
-// clear removes a layout of before, so that no blobs of other images are left.
+// clear removes an earlier layout, so that no blobs of other images remain.
 func clear(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if os.IsNotExist(err) || err == nil && len(entries) == 0 {
@@ -54,7 +54,7 @@ func clear(dir string) error {
 	return nil
 }
 
-// writeTarball writes the layout in dir as a tar file, the same bytes for the same layout.
+// writeTarball writes the layout in dir as a tar file. Equal layouts give equal bytes.
 func writeTarball(file, dir string) (err error) {
 	f, err := os.Create(file)
 	if err != nil {

@@ -3,8 +3,8 @@
 //	go -C deploy/image run . --output dist/image --tag registry.example.com/vmcp:1.2.0
 //
 // It cross-compiles cmd/vmcp for linux/amd64 and linux/arm64 and writes an OCI image layout
-// of two images with one layer each, whose only file is /vmcp. The binary is static and has
-// the roots of public certificate authorities in it. All times are fixed: the same sources,
+// of two images with one layer each, whose only file is /vmcp. The binary is static and includes
+// the root certificates of public authorities. All times are fixed: the same sources,
 // tag and Go release give the same digest, on every machine and in every folder.
 package main
 
@@ -73,8 +73,8 @@ func run(args []string, stdout, stderr io.Writer) error {
 	return err
 }
 
-// fromRoot is a path relative to the project's root, where the command is typed: go -C has
-// made this folder the working one.
+// fromRoot resolves a path relative to the project's root, where the command is run: go -C has
+// changed the working directory to this folder.
 func fromRoot(path string) string {
 	if filepath.IsAbs(path) {
 		return path

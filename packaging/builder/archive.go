@@ -27,7 +27,7 @@ func (e entry) content() ([]byte, error) {
 	return os.ReadFile(e.file)
 }
 
-// archive writes the program with what belongs to it: a zip file for Windows, a compressed tar file elsewhere.
+// archive writes the program with its accompanying files: a zip file for Windows, a compressed tar file elsewhere.
 func (r *release) archive(a artefact) error {
 	entries := []entry{{name: a.program(), file: a.binary, mode: 0o755}}
 	for _, name := range []string{"LICENSE", "README.md", "CHANGELOG.md"} {
@@ -49,7 +49,7 @@ func (r *release) archive(a artefact) error {
 	return writeTar(r.name(a, ".tar.gz"), entries, r.date)
 }
 
-// writeTar writes a compressed tar file, the same bytes for the same entries.
+// writeTar writes a compressed tar file. Equal entries give equal bytes.
 func writeTar(to string, entries []entry, at time.Time) error {
 	return create(to, func(f io.Writer) error {
 		return gzipped(f, func(z io.Writer) error {
@@ -72,7 +72,7 @@ func writeTar(to string, entries []entry, at time.Time) error {
 	})
 }
 
-// writeZip writes a zip file, the same bytes for the same entries.
+// writeZip writes a zip file. Equal entries give equal bytes.
 func writeZip(to string, entries []entry, at time.Time) error {
 	return create(to, func(f io.Writer) error {
 		w := zip.NewWriter(f)
@@ -95,7 +95,7 @@ func writeZip(to string, entries []entry, at time.Time) error {
 	})
 }
 
-// sorted are entries by their names: globs and maps have orders of their own.
+// sorted returns entries sorted by name.
 func sorted(entries []entry) []entry {
 	return slices.SortedFunc(slices.Values(entries), func(a, b entry) int { return strings.Compare(a.name, b.name) })
 }

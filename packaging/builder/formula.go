@@ -10,7 +10,7 @@ import (
 	"text/template"
 )
 
-// formula is the Homebrew formula, with a block for each platform that there is an archive of.
+// formula is the template of the Homebrew formula, with a block for each platform that has an archive.
 var formula = template.Must(template.New("formula").Parse(`class Vmcp < Formula
   desc "Many MCP servers behind one endpoint, with tools scripted in Starlark"
   homepage "https://github.com/vmcp-dev/vmcp"
@@ -47,13 +47,13 @@ var formula = template.Must(template.New("formula").Parse(`class Vmcp < Formula
 end
 `))
 
-// brewOS and brewArch are Homebrew's words.
+// brewOS and brewArch are Homebrew's names of platforms.
 var (
 	brewOS   = map[string]string{"darwin": "macos", "linux": "linux"}
 	brewArch = map[string]string{"amd64": "intel", "arm64": "arm"}
 )
 
-// writeFormula writes vmcp.rb for the archives in the folder out; none where there are none.
+// writeFormula writes vmcp.rb for the archives in the folder out; nothing if there are none.
 func (r *release) writeFormula(out string) error {
 	type archive struct{ Arch, File, SHA256 string }
 	type system struct {

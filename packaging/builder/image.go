@@ -6,7 +6,7 @@ import (
 	"os/exec"
 )
 
-// image writes the container image of the platform as a tar file of an OCI layout, by deploy/image.
+// image writes the container image of the platform as a tar file of an OCI layout. It runs deploy/image.
 func (r *release) image(a artefact) error {
 	if a.os != "linux" {
 		return nil

@@ -14,13 +14,13 @@ import (
 	"golang.org/x/mod/module"
 )
 
-// licensesFile has the licences of everything in the program that others have written.
+// licensesFile has the licences of all third-party code in the program.
 const licensesFile = "THIRD_PARTY_LICENSES.txt"
 
-// licenseName are files with terms: those of the licence, and notices that have to go with it.
+// licenseName matches the names of licence files and of notices that must be distributed with them.
 var licenseName = regexp.MustCompile(`(?i)^(un)?(licen[cs]e|copying|notice|copyright|patents)([-.].*)?$`)
 
-// writeLicenses writes the licences of the modules that the program has on any platform.
+// writeLicenses writes the licences of all modules that the program contains on any platform.
 func (r *release) writeLicenses(to string) error {
 	modules, err := r.modules()
 	if err != nil {
@@ -46,7 +46,7 @@ func (r *release) writeLicenses(to string) error {
 	return os.WriteFile(to, text.Bytes(), 0o644)
 }
 
-// modules are the modules of the program on any platform, as "path version", and Go itself.
+// modules returns the modules of the program on all platforms, as "path version", and Go itself.
 func (r *release) modules() ([]string, error) {
 	found := map[string]bool{}
 	for _, p := range platforms {
@@ -72,16 +72,16 @@ func (r *release) modules() ([]string, error) {
 	return list, nil
 }
 
-// goItself stands for the standard library and the runtime.
+// goItself is the prefix of the entry of the standard library and the runtime.
 const goItself = "Go "
 
-// license is a file with terms.
+// license is a licence file or a notice.
 type license struct {
 	file string
 	text []byte
 }
 
-// licensesOf reads the files with terms of a module, which is in the module cache, or of Go.
+// licensesOf reads the licence files of a module in the module cache, or of Go.
 func licensesOf(path, version string) ([]license, error) {
 	dir, err := moduleFolder(path, version)
 	if err != nil {
@@ -105,7 +105,7 @@ func licensesOf(path, version string) ([]license, error) {
 	return found, nil
 }
 
-// moduleFolder is where a module's files are.
+// moduleFolder is the folder of a module's files.
 func moduleFolder(path, version string) (string, error) {
 	if path+" " == goItself {
 		return goEnv("GOROOT")
@@ -127,12 +127,12 @@ func goEnv(name string) (string, error) {
 	return strings.TrimSpace(string(out)), err
 }
 
-// identifiers are SPDX's names of the licences in some files.
+// identifiers returns the SPDX identifiers of the licences in some files.
 func identifiers(texts []license) []string {
 	var ids []string
 	for _, t := range texts {
 		for _, m := range licensecheck.Scan(t.text).Match {
-			if !slices.Contains(ids, m.ID) && !m.IsURL && m.ID != "GooglePatentsFile" { // a grant, no licence, and unknown to SPDX
+			if !slices.Contains(ids, m.ID) && !m.IsURL && m.ID != "GooglePatentsFile" { // a patent grant without an SPDX identifier
 				ids = append(ids, m.ID)
 			}
 		}

@@ -14,10 +14,10 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// stageFolder is where .goreleaser.yaml says that staged files are.
+// stageFolder is the folder of staged files in .goreleaser.yaml.
 const stageFolder = "packaging/stage/"
 
-// linuxPackage returns what makes packages of a format: what .goreleaser.yaml says is in them, and the program.
+// linuxPackage returns the function that makes packages of a format from the description in .goreleaser.yaml and the program.
 func (r *release) linuxPackage(format string) func(artefact) error {
 	return func(a artefact) error {
 		if a.os != "linux" {
@@ -35,8 +35,8 @@ func (r *release) linuxPackage(format string) func(artefact) error {
 	}
 }
 
-// packageInfo reads the description of the package for Linux. Its words are nfpm's, but for the name and the
-// dependencies, and the paths in it are below the project's folder.
+// packageInfo reads the description of the Linux package. Its fields are nfpm's, but for the name and the
+// dependencies, and its paths are relative to the project's folder.
 func (r *release) packageInfo(format string, a artefact) (*nfpm.Info, error) {
 	text, err := os.ReadFile(filepath.Join(r.source, ".goreleaser.yaml"))
 	if err != nil {
@@ -55,7 +55,7 @@ func (r *release) packageInfo(format string, a artefact) (*nfpm.Info, error) {
 	if err := described.NFPMs[0].Decode(&config); err != nil {
 		return nil, err
 	}
-	// What GoReleaser calls by another name.
+	// Fields with another name in GoReleaser.
 	var more struct {
 		Overrides map[string]struct {
 			Dependencies []string `yaml:"dependencies"`
@@ -84,7 +84,7 @@ func (r *release) packageInfo(format string, a artefact) (*nfpm.Info, error) {
 	return info, nfpm.PrepareForPackager(info, format)
 }
 
-// path is where a file of the description is.
+// path is the path of a file of the description.
 func (r *release) path(name string, a artefact) string {
 	if name == "" {
 		return ""

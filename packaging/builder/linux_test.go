@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"io"
 	"net"
 	"os"
@@ -18,7 +17,7 @@ import (
 	"github.com/moby/buildkit/frontend/dockerfile/parser"
 )
 
-// inPackages are files of both packages, with mode, owner and group.
+// inPackages are files in both packages, with mode, owner and group.
 var inPackages = []string{
 	"-rwxr-xr-x root root /usr/bin/vmcp",
 	"-rw-r--r-- root root /usr/lib/systemd/system/vmcp.service",
@@ -36,7 +35,7 @@ var inPackages = []string{
 	"-rw-r--r-- root root /usr/share/doc/vmcp/CHANGELOG.md.gz",
 }
 
-// TestDeb: what dpkg says of the package.
+// TestDeb: dpkg reports the expected metadata and files of the package.
 func TestDeb(t *testing.T) {
 	need(t, "dpkg-deb")
 	deb := artefactOf(t, ".deb")
@@ -45,7 +44,7 @@ func TestDeb(t *testing.T) {
 		f := strings.Fields(line)
 		files = append(files, f[0]+" "+strings.ReplaceAll(f[1], "/", " ")+" "+strings.TrimSuffix(strings.TrimPrefix(f[5], "."), "/"))
 	}
-	hasAll(t, files, append(inPackages, "-rw-r--r-- root root /usr/share/zsh/vendor-completions/_vmcp"))
+	hasAll(t, files, append(inPackages, "-rw-r--r-- root root /usr/share/zsh/vendor-completions/_vmcp", "-rw-r--r-- root root /usr/share/doc/vmcp/changelog.gz"))
 	if got := output(t, "dpkg-deb", "--field", deb, "Package", "Version", "Architecture", "Depends"); got != "Package: vmcp\nVersion: 0.9.1~rc.1\nArchitecture: "+here.arch+"\nDepends: adduser\n" {
 		t.Errorf("the package is\n%s", got)
 	}
@@ -56,7 +55,16 @@ func TestDeb(t *testing.T) {
 	}
 }
 
-// TestRPM: what rpm says of the package.
+// TestLintian: lintian finds only what packaging/deb/lintian-overrides explains.
+func TestLintian(t *testing.T) {
+	need(t, "lintian")
+	cmd := exec.Command("lintian", "--allow-root", "--display-info", "--fail-on", "error,warning,info", artefactOf(t, ".deb"))
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("lintian: %v\n%s", err, out)
+	}
+}
+
+// TestRPM: rpm reports the expected metadata and files of the package.
 func TestRPM(t *testing.T) {
 	need(t, "rpm")
 	pkg := artefactOf(t, ".rpm")
@@ -84,7 +92,7 @@ func hasAll(t *testing.T, have, want []string) {
 	}
 }
 
-// TestScripts: a shell parses what the packages run.
+// TestScripts: a shell parses the packages' scripts.
 func TestScripts(t *testing.T) {
 	for _, pattern := range []string{"../deb/*", "../rpm/*", "../build"} {
 		scripts, err := filepath.Glob(pattern)
@@ -97,7 +105,7 @@ func TestScripts(t *testing.T) {
 	}
 }
 
-// TestUnit: systemd finds the unit well protected, by its own scale from 0 to 10.
+// TestUnit: systemd-analyze rates the unit's exposure at 2.5 of 10 or less, and the unit has the expected settings.
 func TestUnit(t *testing.T) {
 	need(t, "systemd-analyze")
 	output(t, "systemd-analyze", "security", "--offline=true", "--threshold=25", "../linux/vmcp.service")
@@ -116,8 +124,8 @@ func TestUnit(t *testing.T) {
 	}
 }
 
-// TestUnitFitsProgram: the program says all that systemd waits for by the unit: that it is ready, reloads, is alive and
-// stops.
+// TestUnitFitsProgram: the program sends all notifications that systemd expects by the unit: ready, reloading, watchdog and
+// stopping.
 func TestUnitFitsProgram(t *testing.T) {
 	dir := t.TempDir()
 	untar(t, artefactOf(t, ".tar.gz"), dir)
@@ -174,8 +182,8 @@ func TestUnitFitsProgram(t *testing.T) {
 	}
 }
 
-// TestInstall installs the package with dpkg in a root of its own, starts what the unit starts, as the unit's user,
-// calls a tool, reloads, upgrades, removes and purges.
+// TestInstall installs the package with dpkg in a separate root, runs the unit's command as the unit's user, calls a
+// tool, reloads, upgrades, removes and purges.
 func TestInstall(t *testing.T) {
 	need(t, "dpkg", "unshare", "setpriv", "systemctl")
 	if os.Getuid() != 0 {
@@ -198,13 +206,13 @@ func TestInstall(t *testing.T) {
 		t.Fatal(err)
 	}
 	output(t, "cp", deb, "testdata/install.sh", "../linux/vmcp.service", pkg)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := net.Listen("tcp", "127.0.0.3:0") // no other process uses this address, so the port stays free until it is used
 	if err != nil {
 		t.Fatal(err)
 	}
-	port := l.Addr().(*net.TCPAddr).Port
+	address := l.Addr().String()
 	l.Close()
-	// A layer over the whole machine, which goes with its last process: nothing outside of it is written.
+	// An overlay over the whole file system, which ends with its last process: nothing outside of it is written.
 	cmd := exec.Command("unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-euc", `
 		mount -t tmpfs tmpfs /mnt
 		mkdir /mnt/upper /mnt/work /mnt/root /mnt/upper/pkg
@@ -212,7 +220,7 @@ func TestInstall(t *testing.T) {
 		mount -t overlay overlay -o lowerdir=/,upperdir=/mnt/upper,workdir=/mnt/work /mnt/root
 		mount -t proc proc /mnt/root/proc
 		mount --bind /dev /mnt/root/dev
-		exec chroot /mnt/root bash -eu /pkg/install.sh "$2"`, "sh", pkg, fmt.Sprint(port))
+		exec chroot /mnt/root bash -eu /pkg/install.sh "$2"`, "sh", pkg, address)
 	cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
 	out, err := cmd.CombinedOutput()
 	if err != nil || !strings.HasSuffix(string(out), "\nall well\n") {
@@ -220,8 +228,8 @@ func TestInstall(t *testing.T) {
 	}
 }
 
-// TestDockerfiles: BuildKit's own parser reads them and its rules find nothing; user, entrypoint and versions are as a
-// container wants them. There is no container engine here: nothing has built them.
+// TestDockerfiles: BuildKit's parser accepts them and its lint rules find nothing; user, entrypoint and versions are the
+// expected ones. They are not built, since the test has no container engine.
 func TestDockerfiles(t *testing.T) {
 	for _, name := range []string{"../docker/Dockerfile", "../docker/Dockerfile.node"} {
 		t.Run(filepath.Base(name), func(t *testing.T) {
@@ -277,7 +285,7 @@ func checkStages(t *testing.T, stages []instructions.Stage) {
 	}
 }
 
-// TestGoreleaser: GoReleaser finds its configuration good.
+// TestGoreleaser: GoReleaser accepts its configuration.
 func TestGoreleaser(t *testing.T) {
 	program := os.Getenv("VMCP_GORELEASER")
 	if program == "" {

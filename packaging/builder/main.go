@@ -1,4 +1,4 @@
-// Command builder makes everything of a release of vmcp, without a forge:
+// Command builder makes all artefacts of a release of vmcp on this machine:
 //
 //	packaging/build VERSION OUTDIR [--only OS/ARCH]... [--kind KIND]...
 //
@@ -6,9 +6,9 @@
 // container image as well. For all together: npm's wrapper, a Homebrew formula and checksums.txt. The same commit, version
 // and Go release give the same bytes, on every machine and in every folder.
 //
-// GoReleaser (.goreleaser.yaml) uses three parts of it: --stage VERSION DIR writes what packages have beside the
-// program, --sbom VERSION BINARY FILE the bill of materials of one program, and --formula VERSION OUTDIR the formula for archives
-// that are there.
+// GoReleaser (.goreleaser.yaml) uses three parts of it: --stage VERSION DIR writes the files of packages beside the
+// program, --sbom VERSION BINARY FILE the bill of materials of one program, and --formula VERSION OUTDIR the formula for
+// the archives in OUTDIR.
 package main
 
 import (
@@ -34,10 +34,10 @@ func main() {
 
 const usage = "usage: packaging/build VERSION OUTDIR, with --only OS/ARCH and --kind KIND any number of times"
 
-// kinds are the artefacts that --kind names, in the order in which they are made.
+// kinds are the values of --kind, in the order in which the artefacts are made.
 var kinds = []string{"archive", "deb", "rpm", "image", "npm", "sbom", "formula"}
 
-// run parses the command line, whose flags may stand behind the arguments, and does what it says.
+// run parses and executes the command line. Flags may follow the arguments.
 func run(args []string, stderr io.Writer) error {
 	flags := flag.NewFlagSet("build", flag.ContinueOnError)
 	flags.SetOutput(stderr)
@@ -46,13 +46,13 @@ func run(args []string, stderr io.Writer) error {
 	bill := flags.Bool("sbom", false, "write the bill of materials of a program: build --sbom VERSION BINARY FILE")
 	tap := flags.Bool("formula", false, "write the Homebrew formula for the archives in a folder: build --formula VERSION OUTDIR")
 	var only []platform
-	flags.Func("only", "make what is for this platform, `OS/ARCH`; may be given several times", func(v string) error {
+	flags.Func("only", "make what is for this platform, `OS/ARCH`; repeatable", func(v string) error {
 		p, err := platformOf(v)
 		only = append(only, p)
 		return err
 	})
 	var wanted []string
-	flags.Func("kind", "make artefacts of this `kind` only: "+strings.Join(kinds, ", ")+"; may be given several times", func(v string) error {
+	flags.Func("kind", "make artefacts of this `kind` only: "+strings.Join(kinds, ", ")+"; repeatable", func(v string) error {
 		if !slices.Contains(kinds, v) {
 			return fmt.Errorf("want %s", strings.Join(kinds, ", "))
 		}
@@ -92,7 +92,7 @@ func run(args []string, stderr io.Writer) error {
 	return r.build(out, only, wanted)
 }
 
-// parse parses flags wherever they stand, and returns what is none.
+// parse parses flags at any position and returns the other arguments.
 func parse(flags *flag.FlagSet, args []string) ([]string, error) {
 	var rest []string
 	for {

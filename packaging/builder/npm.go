@@ -7,16 +7,16 @@ import (
 	"path/filepath"
 )
 
-// npmScope is before the names of packages with a program; the package people name is vmcp.
+// npmScope is the scope of the packages with the program of one platform; users install the package vmcp.
 const npmScope = "@vmcp-dev"
 
-// nodeOS and nodeArch are Node's words for platforms: process.platform, process.arch.
+// nodeOS and nodeArch are Node's names of platforms: process.platform, process.arch.
 var (
 	nodeOS   = map[string]string{"linux": "linux", "darwin": "darwin", "windows": "win32"}
 	nodeArch = map[string]string{"amd64": "x64", "arm64": "arm64"}
 )
 
-// npmName is a platform's package without its scope: vmcp-linux-x64.
+// npmName is the name of a platform's package without its scope: vmcp-linux-x64.
 func npmName(p platform) string { return "vmcp-" + nodeOS[p.os] + "-" + nodeArch[p.arch] }
 
 // manifest is a package.json.
@@ -32,7 +32,7 @@ type manifest struct {
 	CPU                  []string          `json:"cpu,omitempty"`
 	Bin                  map[string]string `json:"bin,omitempty"`
 	Engines              map[string]string `json:"engines,omitempty"`
-	PreferUnplugged      bool              `json:"preferUnplugged,omitempty"` // Yarn: a program cannot run inside of a zip file
+	PreferUnplugged      bool              `json:"preferUnplugged,omitempty"` // Yarn must unpack the program to run it
 	OptionalDependencies map[string]string `json:"optionalDependencies,omitempty"`
 }
 
@@ -43,7 +43,7 @@ func (r *release) manifest(name, description string) manifest {
 	}
 }
 
-// npmPlatform writes the package that has the program of a platform.
+// npmPlatform writes the package with the program of a platform.
 func (r *release) npmPlatform(a artefact) error {
 	m := r.manifest(npmScope+"/"+npmName(a.platform), "The vmcp program for "+nodeOS[a.os]+"-"+nodeArch[a.arch])
 	m.OS, m.CPU, m.PreferUnplugged = []string{nodeOS[a.os]}, []string{nodeArch[a.arch]}, true
@@ -54,7 +54,7 @@ func (r *release) npmPlatform(a artefact) error {
 	})
 }
 
-// npmWrapper writes the package that people install, which depends on those of all platforms.
+// npmWrapper writes the package that users install; those of the platforms are its optional dependencies.
 func (r *release) npmWrapper(out string) error {
 	m := r.manifest("vmcp", "Many MCP servers behind one endpoint, with tools scripted in Starlark")
 	m.Keywords = []string{"mcp", "model-context-protocol", "mcp-server", "proxy", "gateway", "starlark"}
@@ -72,7 +72,7 @@ func (r *release) npmWrapper(out string) error {
 	})
 }
 
-// npmPackage writes a package under the name that npm pack would give it.
+// npmPackage writes a package with the file name that npm pack would choose.
 func (r *release) npmPackage(out, name string, m manifest, entries []entry) error {
 	var text bytes.Buffer
 	e := json.NewEncoder(&text)

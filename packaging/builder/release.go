@@ -18,18 +18,18 @@ import (
 	"github.com/Masterminds/semver/v3"
 )
 
-// project is the path of the program's module, releasePackage that of the package with the variables for the linker.
+// project is the path of the program's module, releasePackage that of the package whose variables the linker sets.
 const (
 	project        = "github.com/vmcp-dev/vmcp"
 	releasePackage = project + "/cmd/vmcp/internal/release"
 )
 
-// platform is one that there are releases for, in Go's words.
+// platform is a platform of releases, with GOOS and GOARCH.
 type platform struct{ os, arch string }
 
 func (p platform) String() string { return p.os + "/" + p.arch }
 
-// program is the name of the program's file.
+// program is the file name of the program.
 func (p platform) program() string {
 	if p.os == "windows" {
 		return "vmcp.exe"
@@ -50,17 +50,17 @@ func platformOf(s string) (platform, error) {
 	return platform{}, fmt.Errorf("no releases for %q, want one of %v", s, platforms)
 }
 
-// release is what all artefacts have in common.
+// release is the data common to all artefacts.
 type release struct {
 	source  string // the project's folder, absolute
 	version string // without a v
 	date    time.Time
-	commit  string // empty where the sources are no repository
+	commit  string // empty if the sources are not in a repository
 	dirty   bool
 	stderr  io.Writer
 }
 
-// newRelease finds the time of the release: SOURCE_DATE_EPOCH, else that of the commit.
+// newRelease makes a release. Its time is SOURCE_DATE_EPOCH, else that of the commit.
 func newRelease(source, version string, stderr io.Writer) (*release, error) {
 	source, err := filepath.Abs(source)
 	if err != nil {
@@ -88,7 +88,7 @@ func newRelease(source, version string, stderr io.Writer) (*release, error) {
 		r.dirty = true
 		fmt.Fprintf(stderr, "build: the sources differ from their commit: vmcp version will say so\n")
 	}
-	// nfpm takes times that nobody sets from there.
+	// nfpm reads the default of times from this variable.
 	return r, os.Setenv("SOURCE_DATE_EPOCH", strconv.FormatInt(seconds, 10))
 }
 
@@ -105,7 +105,7 @@ func (r *release) output(name string, args ...string) (string, error) {
 	return string(out), nil
 }
 
-// build makes the artefacts of some kinds for some platforms in the folder out, which it empties.
+// build makes the artefacts of the given kinds and platforms in the folder out, which it empties first.
 func (r *release) build(out string, only []platform, wanted []string) error {
 	work, err := os.MkdirTemp("", "vmcp-release")
 	if err != nil {
@@ -151,7 +151,7 @@ func (r *release) build(out string, only []platform, wanted []string) error {
 	return checksums(out)
 }
 
-// artefact is what one is made of.
+// artefact is the input of one artefact.
 type artefact struct {
 	platform
 	binary string
@@ -159,7 +159,7 @@ type artefact struct {
 	out    string
 }
 
-// name is the file of an artefact: vmcp_1.2.0_linux_amd64 and what tells it from others.
+// name is the path of an artefact: vmcp_1.2.0_linux_amd64 and an ending.
 func (r *release) name(a artefact, ending string) string {
 	return filepath.Join(a.out, "vmcp_"+r.version+"_"+a.os+"_"+a.arch+ending)
 }
@@ -170,7 +170,7 @@ func (r *release) compile(p platform, to string) error {
 	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs="+strconv.FormatBool(r.commit != ""), "-ldflags="+r.linkerFlags(), "-o", to, "./cmd/vmcp")
 	cmd.Dir = r.source
 	cmd.Stderr = r.stderr
-	// Whatever the caller's environment says of tags, processors and flags is not for a release.
+	// The caller's build tags, processor variants and flags must not affect a release.
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+p.os, "GOARCH="+p.arch,
 		"GOAMD64=v1", "GOARM64=v8.0", "GOFLAGS=", "GOEXPERIMENT=", "GOWORK=off")
 	if err := cmd.Run(); err != nil {
@@ -179,7 +179,7 @@ func (r *release) compile(p platform, to string) error {
 	return nil
 }
 
-// linkerFlags leave symbols for debuggers out, and say what the toolchain records in a clone but not in a worktree of git.
+// linkerFlags omits debug symbols and sets the commit data, which the toolchain does not record in a git worktree.
 func (r *release) linkerFlags() string {
 	flags := "-s -w"
 	set := func(name, value string) { flags += " -X " + releasePackage + "." + name + "=" + value }
@@ -194,10 +194,11 @@ func (r *release) linkerFlags() string {
 	return flags
 }
 
-// host is the platform that runs here.
+// host is the platform of this process.
 func host() platform { return platform{runtime.GOOS, runtime.GOARCH} }
 
-// clear empties a folder that a build of before has made, known by its checksums.txt, and leaves every other one alone.
+// clear creates a folder, or empties that of an earlier build, which has a checksums.txt. It refuses any other folder that
+// is not empty.
 func clear(out string) error {
 	entries, err := os.ReadDir(out)
 	if os.IsNotExist(err) || err == nil && len(entries) == 0 {

@@ -19,12 +19,12 @@ import (
 	"testing"
 )
 
-// version is a release candidate: its packages have to sort before those of the release.
+// version is a release candidate: its packages must sort before those of the release.
 const version = "0.9.1-rc.1"
 
 var here = host()
 
-// work is where the tests of this package build.
+// work is the folder in which the tests of this package build.
 var work string
 
 func TestMain(m *testing.M) {
@@ -37,9 +37,10 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// built is the folder with a release for this platform, and clone the sources that it was made of.
+// built is the folder with a release for this platform.
 var built = sync.OnceValue(func() string { return buildIn("first") })
 
+// clone is the folder of the sources that the release of built was made of.
 func clone() string { return filepath.Join(work, "first", "sources") }
 
 // buildIn commits the files of this working tree in a folder of that name, and builds a release from there.
@@ -61,7 +62,7 @@ func buildIn(name string) string {
 	if said, err := command.CombinedOutput(); err != nil {
 		panic(fmt.Sprintf("commit the sources: %v\n%s", err, said))
 	}
-	os.Unsetenv("SOURCE_DATE_EPOCH") // of a build before
+	os.Unsetenv("SOURCE_DATE_EPOCH") // set by an earlier build
 	var stderr bytes.Buffer
 	if err := run([]string{"-source", sources, "v" + version, out, "--only", here.String()}, &stderr); err != nil {
 		panic(fmt.Sprintf("build: %v\n%s", err, &stderr))
@@ -69,7 +70,7 @@ func buildIn(name string) string {
 	return out
 }
 
-// artefactOf is the path of an artefact for this platform.
+// artefactOf returns the path of an artefact for this platform.
 func artefactOf(t *testing.T, ending string) string {
 	t.Helper()
 	path := filepath.Join(built(), "vmcp_"+version+"_"+here.os+"_"+here.arch+ending)
@@ -79,7 +80,7 @@ func artefactOf(t *testing.T, ending string) string {
 	return path
 }
 
-// need skips a test where a program is missing, unless it runs in CI, where .ci/run has installed all.
+// need skips a test if a program is missing, but fails it in CI, where .ci/run installs all of them.
 func need(t *testing.T, programs ...string) {
 	t.Helper()
 	for _, p := range programs {
@@ -92,7 +93,7 @@ func need(t *testing.T, programs ...string) {
 	}
 }
 
-// output runs a command that has to succeed.
+// output runs a command that must succeed and returns its output.
 func output(t *testing.T, name string, args ...string) string {
 	t.Helper()
 	cmd := exec.Command(name, args...)
@@ -105,7 +106,7 @@ func output(t *testing.T, name string, args ...string) string {
 	return string(out)
 }
 
-// TestReproducible: the same commit built in another folder is the same to the last byte, and checksums.txt is true.
+// TestReproducible: a build of the same commit in another folder is equal byte for byte, and checksums.txt is correct.
 func TestReproducible(t *testing.T) {
 	first, err := os.ReadFile(filepath.Join(built(), "checksums.txt"))
 	if err != nil {
@@ -128,7 +129,7 @@ func TestReproducible(t *testing.T) {
 	}
 }
 
-// TestArchive: the archive has the program, which says which version and commit it is, and what goes with it.
+// TestArchive: the archive has the program, which prints its version and commit, and the accompanying files.
 func TestArchive(t *testing.T) {
 	dir := t.TempDir()
 	names := untar(t, artefactOf(t, ".tar.gz"), dir)
@@ -150,7 +151,7 @@ func TestArchive(t *testing.T) {
 	}
 }
 
-// TestWindows: what is for Windows is a zip file with vmcp.exe.
+// TestWindows: the archive for Windows is a zip file with vmcp.exe.
 func TestWindows(t *testing.T) {
 	dir := t.TempDir()
 	stage := filepath.Join(dir, "stage")
@@ -182,7 +183,7 @@ func TestWindows(t *testing.T) {
 	}
 }
 
-// TestUsage: what is wrong is said, and no folder that is no release is emptied.
+// TestUsage: wrong usage is reported, and a folder that is not a release is not emptied.
 func TestUsage(t *testing.T) {
 	precious := t.TempDir()
 	if err := os.WriteFile(filepath.Join(precious, "thesis.txt"), []byte("mine"), 0o644); err != nil {
@@ -211,7 +212,7 @@ func TestUsage(t *testing.T) {
 	}
 }
 
-// TestFormula: the formula has the archive's hash, and is Ruby where there is one.
+// TestFormula: the formula has the archive's hash, and Ruby accepts it if installed.
 func TestFormula(t *testing.T) {
 	path := filepath.Join(built(), "vmcp.rb")
 	text, err := os.ReadFile(path)
@@ -232,7 +233,7 @@ func TestFormula(t *testing.T) {
 	}
 }
 
-// TestSBOM: the bill of materials names every module that the program has by its package URL, with a licence.
+// TestSBOM: the bill of materials names every module of the program by its package URL, with a licence.
 func TestSBOM(t *testing.T) {
 	var bill struct {
 		BOMFormat  string

@@ -18,7 +18,7 @@ import (
 // sbom writes the bill of materials of the program for a platform.
 func (r *release) sbom(a artefact) error { return r.writeSBOM(a.binary, r.name(a, ".cdx.json")) }
 
-// writeSBOM writes which modules a program has in it, as the toolchain has recorded them in the program itself.
+// writeSBOM writes the modules of a program, from the build information in the program.
 func (r *release) writeSBOM(binary, to string) error {
 	info, err := buildinfo.ReadFile(binary)
 	if err != nil {
@@ -61,7 +61,7 @@ func (r *release) writeSBOM(binary, to string) error {
 	})
 }
 
-// moduleComponent is a module as it is in the program: the replacement where there is one, with the hash of go.sum and its licences.
+// moduleComponent makes the component of a module, or of its replacement, with the hash of go.sum and its licences.
 func moduleComponent(m *debug.Module) (cyclonedx.Component, error) {
 	for m.Replace != nil {
 		m = m.Replace
@@ -82,7 +82,7 @@ func moduleComponent(m *debug.Module) (cyclonedx.Component, error) {
 	return c, nil
 }
 
-// component has a package URL, which is its reference as well.
+// component makes a component whose package URL is its reference as well.
 func component(kind cyclonedx.ComponentType, path, version string) cyclonedx.Component {
 	purl := "pkg:golang/" + path + "@" + strings.ReplaceAll(version, "+", "%2B")
 	return cyclonedx.Component{BOMRef: purl, Type: kind, Name: path, Version: version, PackageURL: purl}
@@ -96,7 +96,7 @@ func licenseChoice(ids []string) *cyclonedx.Licenses {
 	return &list
 }
 
-// properties are what the program was made with.
+// properties returns the build settings of the program.
 func properties(settings map[string]string) *[]cyclonedx.Property {
 	var list []cyclonedx.Property
 	for _, key := range []string{"GOOS", "GOARCH", "CGO_ENABLED", "-trimpath", "vcs.revision", "vcs.modified"} {
@@ -107,9 +107,9 @@ func properties(settings map[string]string) *[]cyclonedx.Property {
 	return &list
 }
 
-// serial is a UUID made of the program's hash, so that the same program has the same document.
+// serial makes a UUID from the program's hash, so that the document of a program is reproducible.
 func serial(sum string) string {
 	h := sha256.Sum256([]byte("vmcp sbom " + sum))
-	h[6], h[8] = h[6]&0x0f|0x80, h[8]&0x3f|0x80 // version 8 (RFC 9562): the application's own
+	h[6], h[8] = h[6]&0x0f|0x80, h[8]&0x3f|0x80 // version 8 (RFC 9562): custom
 	return fmt.Sprintf("urn:uuid:%x-%x-%x-%x-%x", h[0:4], h[4:6], h[6:8], h[8:10], h[10:16])
 }

@@ -8,8 +8,7 @@ import (
 	"testing"
 )
 
-// TestCompletions: three shells complete the values of a flag, as they come out of the archive. PowerShell is in no
-// distribution that is installed here.
+// TestCompletions: three shells complete the values of a flag with the files of the archive. PowerShell is not tested.
 func TestCompletions(t *testing.T) {
 	dir := t.TempDir()
 	untar(t, artefactOf(t, ".tar.gz"), dir)
@@ -47,8 +46,8 @@ func TestCompletions(t *testing.T) {
 	}
 }
 
-// TestNPM: the wrapper and this platform's package install without a network, and what they start has standard input,
-// standard output, the exit code and signals as if it had been started itself.
+// TestNPM: the wrapper and this platform's package are installed without a network, and the wrapper passes standard input,
+// standard output, signals and the exit code through.
 func TestNPM(t *testing.T) {
 	need(t, "node", "npm")
 	dir := t.TempDir()
@@ -90,7 +89,7 @@ func TestNPM(t *testing.T) {
 	shell(serve + `npx vmcp serve 2>err & started $!; kill -TERM $!; wait $! || true; gone`)
 }
 
-// TestNPMWithoutProgram: a platform's package that is missing is said, with the exit code of a problem.
+// TestNPMWithoutProgram: a missing package of the platform is reported, with the exit code of a problem.
 func TestNPMWithoutProgram(t *testing.T) {
 	need(t, "node")
 	dir := t.TempDir()

@@ -8,13 +8,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 )
 
-// shells have completions, in files with the names that the shells look for.
+// shells are the shells with completions, and the file names that they search for.
 var shells = []struct{ name, file string }{{"bash", "vmcp.bash"}, {"zsh", "_vmcp"}, {"fish", "vmcp.fish"}, {"powershell", "vmcp.ps1"}}
 
-// stage writes what packages of all platforms have beside the program: completions/, man/, man.gz/, CHANGELOG.md.gz and
-// THIRD_PARTY_LICENSES.txt with a .gz of its own. program is the one for this platform; "" compiles it.
+// stage writes the files of packages beside the program: completions/, man/, man.gz/, CHANGELOG.md.gz, changelog.gz for
+// Debian, THIRD_PARTY_LICENSES.txt and its .gz. program is the path of the one for this platform; "" compiles it.
 func (r *release) stage(dir, program string) error {
 	if err := os.RemoveAll(dir); err != nil {
 		return err
@@ -50,6 +51,9 @@ func (r *release) stage(dir, program string) error {
 	if err := compress(filepath.Join(r.source, "CHANGELOG.md"), filepath.Join(dir, "CHANGELOG.md.gz")); err != nil {
 		return err
 	}
+	if err := r.debianChangelog(filepath.Join(dir, "changelog.gz")); err != nil {
+		return err
+	}
 	licenses := filepath.Join(dir, "THIRD_PARTY_LICENSES.txt")
 	if err := r.writeLicenses(licenses); err != nil {
 		return err
@@ -57,7 +61,7 @@ func (r *release) stage(dir, program string) error {
 	return compress(licenses, licenses+".gz")
 }
 
-// manual writes the pages of the manual, plain and compressed as distributions want them.
+// manual writes the manual pages, plain and compressed as distributions require.
 func (r *release) manual(program, dir string) error {
 	cmd := exec.Command(program, "man", filepath.Join(dir, "man"))
 	cmd.Stderr = r.stderr
@@ -76,7 +80,21 @@ func (r *release) manual(program, dir string) error {
 	return nil
 }
 
-// compress writes a file's gzip form, which has neither name nor time in it.
+// debianChangelog writes the changelog that Debian's policy requires (section 4.4). It refers to CHANGELOG.md.gz for the
+// changes.
+func (r *release) debianChangelog(name string) error {
+	var b bytes.Buffer
+	if err := gzipped(&b, func(w io.Writer) error {
+		_, err := fmt.Fprintf(w, "vmcp (%s) stable; urgency=medium\n\n  * A release: CHANGELOG.md.gz says what has changed.\n\n -- The vmcp authors <vmcp-dev@users.noreply.github.com>  %s\n",
+			strings.Replace(r.version, "-", "~", 1), r.date.UTC().Format("Mon, 02 Jan 2006 15:04:05 -0700"))
+		return err
+	}); err != nil {
+		return err
+	}
+	return os.WriteFile(name, b.Bytes(), 0o644)
+}
+
+// compress writes a gzip file without name and time in its header.
 func compress(from, to string) error {
 	text, err := os.ReadFile(from)
 	if err != nil {
@@ -92,7 +110,7 @@ func compress(from, to string) error {
 	return os.WriteFile(to, b.Bytes(), 0o644)
 }
 
-// gzipped writes through gzip at its best level.
+// gzipped calls write with a gzip writer at the best compression.
 func gzipped(w io.Writer, write func(io.Writer) error) error {
 	z, err := gzip.NewWriterLevel(w, gzip.BestCompression)
 	if err != nil {

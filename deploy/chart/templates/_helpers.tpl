@@ -10,7 +10,7 @@ app.kubernetes.io/name: {{ .Values.name }}
 {{- end }}
 {{- end }}
 
-{{/* Nine tenths of the memory limit, in bytes. */}}
+{{/* 90 % of the memory limit, in bytes. */}}
 {{- define "vmcp.gomemlimit" -}}
 {{- $m := .Values.memory | toString -}}
 {{- if not (regexMatch "^[1-9][0-9]*(Mi|Gi)$" $m) -}}

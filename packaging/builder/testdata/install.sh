@@ -1,6 +1,6 @@
-# install.sh PORT, as root of a machine that may be broken: the life of the package. /pkg has a release candidate, the
+# install.sh ADDRESS, as root of a machine that may be broken: the life of the package. /pkg has a release candidate, the
 # release, and the unit. The last line is "all well".
-port=$1
+address=$1
 here() { echo "--- $*"; }
 die() { echo "FAILED: $*"; exit 1; }
 owned() { [ "$(stat -c '%a %U %G' "$2")" = "$1" ] || die "$2 is $(stat -c '%a %U %G' "$2"), want $1"; }
@@ -43,11 +43,11 @@ tool(name = "hello", description = "Says hello.", parameters = {"type": "object"
 def run(params):
     return {"hello": "world"}
 STAR
-sed -i "s/^listen: .*/listen: 127.0.0.1:$port/; s/^# scripts:/scripts:/" /etc/vmcp/vmcp.yaml
+sed -i "s/^listen: .*/listen: $address/; s/^# scripts:/scripts:/" /etc/vmcp/vmcp.yaml
 as_service $command 2>/log &
-soon grep -q "serving http://127.0.0.1:$port/mcp" /log
+soon grep -q "serving http://$address/mcp" /log
 pid=$(pgrep -u vmcp -x vmcp)
-url=http://127.0.0.1:$port/mcp
+url=http://$address/mcp
 [ "$(vmcp call --url $url hello)" = '{"hello":"world"}' ] || die "the call is answered otherwise"
 
 here reload
@@ -65,7 +65,7 @@ here upgrade
 echo 'TOKEN="kept"' >>/etc/vmcp/vmcp.env
 dpkg -i /pkg/vmcp_0.9.1_linux_*.deb
 [ "$(dpkg-query -W -f '${Version} ${db:Status-Status}' vmcp)" = "0.9.1 installed" ] || die "$(dpkg-query -W vmcp)"
-grep -q kept /etc/vmcp/vmcp.env && grep -q "$port" /etc/vmcp/vmcp.yaml || die "an edited file is gone"
+grep -q kept /etc/vmcp/vmcp.env && grep -q "$address" /etc/vmcp/vmcp.yaml || die "an edited file is gone"
 owned "640 root vmcp" /etc/vmcp/vmcp.yaml
 owned "640 root vmcp" /etc/vmcp/vmcp.env
 systemctl is-enabled vmcp || die "an upgrade has disabled the service"

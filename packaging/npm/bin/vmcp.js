@@ -1,6 +1,6 @@
 #!/usr/bin/env node
-// Starts the program of this platform's package. Standard input and output are the program's alone: nothing is
-// written here but an error. Signals go on to the program, and its exit code comes back.
+// Starts the program of this platform's package. Only the program uses standard input and output: this script writes
+// nothing but errors. It forwards signals to the program and exits with its exit code.
 'use strict'
 
 const { spawn } = require('node:child_process')
@@ -24,8 +24,8 @@ function find() {
 
 const child = spawn(find(), process.argv.slice(2), { stdio: 'inherit', windowsHide: true })
 
-// A terminal sends its interrupt to every process in the foreground. Sent on as well it would be the second one,
-// which ends the program at once.
+// A terminal sends its interrupt to every process in the foreground. If it were forwarded as well, the program would
+// get two, and the second one ends it at once.
 const terminal = process.stdin.isTTY || process.stdout.isTTY || process.stderr.isTTY
 for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP', 'SIGQUIT', 'SIGUSR2']) {
   process.on(signal, () => {
@@ -33,7 +33,8 @@ for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP', 'SIGQUIT', 'SIGUSR2']) {
   })
 }
 
-// npx runs this in a shell, which a signal to npx ends without a word to us: the program must not outlive it.
+// npx runs this script in a shell. A signal to npx ends the shell but is not sent to this process: stop the program when
+// the parent process is gone.
 if (process.env.npm_lifecycle_event) {
   const parent = process.ppid
   setInterval(() => process.ppid === parent || child.kill('SIGTERM'), 500).unref()
@@ -45,7 +46,7 @@ child.on('error', (err) => {
 })
 child.on('exit', (code, signal) => {
   if (!signal) process.exit(code)
-  // This process ends as the program did, which a shell shows as 128 and the number of the signal.
+  // End by the same signal as the program; a shell reports it as 128 plus its number.
   process.removeAllListeners(signal)
   process.kill(process.pid, signal)
   process.exit(128 + constants.signals[signal])
