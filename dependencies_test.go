@@ -55,7 +55,10 @@ func TestDependenciesAreExplained(t *testing.T) {
 			t.Errorf("docs/architecture.md does not say why there is %s", m)
 		}
 	}
-	for _, m := range explained {
+	for i, m := range explained {
+		if slices.Contains(explained[:i], m) {
+			t.Errorf("docs/architecture.md explains %s twice", m)
+		}
 		if !slices.Contains(direct, m) {
 			t.Errorf("docs/architecture.md explains %s, which go.mod does not require directly", m)
 		}
