@@ -2,14 +2,17 @@ package backends_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"runtime"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -273,6 +276,60 @@ func TestStreamThatClosesEarlyIsResumed(t *testing.T) {
 	}
 	if notes := ann.notes(); len(notes) != 1 {
 		t.Errorf("client got %q", notes)
+	}
+}
+
+// polled is a client that is asked to come back for its answer when a backend ends a stream.
+type polled struct {
+	client
+	asked atomic.Int64
+}
+
+func (p *polled) Polled(time.Duration) { p.asked.Add(1) }
+
+// TestACancelledCallIsNotPolled: a client is asked to come back when a backend ends a stream that can be resumed, but not
+// when the stream ends because the client itself cancelled the call.
+func TestACancelledCallIsNotPolled(t *testing.T) {
+	for _, cancelled := range []bool{false, true} {
+		t.Run(fmt.Sprint(cancelled), func(t *testing.T) {
+			var id string
+			raw := &backendtest.Raw{Session: "s"}
+			raw.Handle = func(x *backendtest.Exchange) {
+				switch {
+				case x.Message.Method == wire.ToolsCall:
+					id = string(x.Message.ID)
+					x.Header().Set("Content-Type", "text/event-stream")
+					io.WriteString(x, "retry: 30\nid: e1\ndata: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\",\"params\":{\"level\":\"info\",\"data\":1}}\n\n")
+					if cancelled {
+						http.NewResponseController(x.ResponseWriter).Flush()
+						<-x.Request.Context().Done()
+					}
+				case x.Request.Header.Get("Last-Event-Id") == "e1":
+					x.Event("e2", fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"content":[{"text":"resumed"}]}}`, id))
+				default:
+					x.WriteHeader(http.StatusMethodNotAllowed)
+				}
+			}
+			b, _ := ready(t, backends.Options{}, config.Backend{Name: "b", URL: raw.Start(t)})
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			sink := &polled{client: client{name: "ann"}}
+			if cancelled {
+				go func() {
+					for len(sink.notes()) == 0 { // the event with an id has arrived
+						runtime.Gosched()
+					}
+					cancel()
+				}()
+			}
+			resp, err := b.Call(ctx, tool("t", `{}`, &backends.Caller{Session: "s", LogLevel: "info", Sink: sink}))
+			if err == nil {
+				resp.Close()
+			}
+			if (err != nil) != cancelled || sink.asked.Load() != map[bool]int64{true: 0, false: 1}[cancelled] {
+				t.Errorf("the call ended with %v; the client was asked %d times to come back", err, sink.asked.Load())
+			}
+		})
 	}
 }
 

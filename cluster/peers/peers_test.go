@@ -24,6 +24,7 @@ import (
 
 	"github.com/vmcp-dev/vmcp/internal/testkit"
 	"github.com/vmcp-dev/vmcp/internal/testmode"
+	"github.com/vmcp-dev/vmcp/proxy/edge"
 	"github.com/vmcp-dev/vmcp/runs/seal"
 )
 
@@ -666,5 +667,34 @@ func TestEndToEnd(t *testing.T) {
 	}
 	if h := resp.Header; resp.Close || h.Get("X-Mine") != "" || !reflect.DeepEqual(h["Access-Control-Allow-Origin"], []string{"x", "y"}) {
 		t.Errorf("the answer has %v, closed %t", h, resp.Close)
+	}
+}
+
+// TestShutdownEndsSilentConnections: a connection on which nothing was ever sent delays the end of the port only for a
+// moment: net/http alone would wait five seconds for it.
+func TestShutdownEndsSilentConnections(t *testing.T) {
+	tcp, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	taken := make(chan struct{}, 1)
+	p := New(Options{Ring: ringOf(t, "k"), Space: "vmcp", Self: "a", Address: cluster(t).address, Serve: nobody})
+	t.Cleanup(p.Close)
+	p.server.ConnState = func(_ net.Conn, s http.ConnState) {
+		if s == http.StateNew {
+			taken <- struct{}{}
+		}
+	}
+	go p.Listen(edge.Listener(tcp))
+	c, err := net.Dial("tcp", tcp.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	<-taken
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
+	defer cancel()
+	if err := p.Shutdown(ctx); err != nil {
+		t.Errorf("the port did not end: %v", err)
 	}
 }
