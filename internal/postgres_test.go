@@ -14,15 +14,15 @@ import (
 // within a transaction, and it has lost its connection when it continues.
 func TestPostgresEndsATransactionThatStandsStill(t *testing.T) {
 	ctx, pg := t.Context(), pgtest.Start(t)
-	open := func(more string) *postgres.DB {
-		db, err := postgres.Open(ctx, postgres.Options{URL: pg.URL() + more})
+	open := func() *postgres.DB {
+		db, err := postgres.Open(ctx, postgres.Options{URL: pg.URL()})
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(db.Close)
 		return db
 	}
-	other := open("")
+	other := open()
 	var within string
 	if err := other.QueryRow(ctx, "SHOW idle_in_transaction_session_timeout").Scan(&within); err != nil || within != "5s" {
 		t.Errorf("a transaction may stand still for %q, %v; want 5s", within, err)
@@ -30,13 +30,15 @@ func TestPostgresEndsATransactionThatStandsStill(t *testing.T) {
 	if _, err := other.Exec(ctx, "CREATE TABLE held AS SELECT 1 AS id"); err != nil {
 		t.Fatal(err)
 	}
-	stopped, err := open("&idle_in_transaction_session_timeout=100").Begin(ctx)
+	stopped, err := open().Begin(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer stopped.Rollback(context.WithoutCancel(ctx))
-	if _, err := stopped.Exec(ctx, "UPDATE held SET id = 2"); err != nil {
-		t.Fatal(err)
+	for _, statement := range []string{"UPDATE held SET id = 2", "SET LOCAL idle_in_transaction_session_timeout = 100"} {
+		if _, err := stopped.Exec(ctx, statement); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if _, err := other.Exec(ctx, "UPDATE held SET id = 3"); err != nil { // it waits for the row
 		t.Errorf("beside a transaction that stands still: %v", err)
