@@ -300,7 +300,7 @@ func (c *clean) byLevel(levels [][]*workflow.Step) error {
 func (c *clean) early(gate *workflow.Step) {
 	action := star.Attr(star.Name(c.vars[gate]), "action")
 	skipped := star.Dict(star.Entry{Key: "action", Value: action}, star.Entry{Key: "skipped", Value: star.True()})
-	c.emit(star.When(star.Not(c.goesOnAfter(gate)), []star.Stmt{star.Return(skipped)}, nil))
+	c.emit(star.When(star.Not(c.continuesAfter(gate)), []star.Stmt{star.Return(skipped)}, nil))
 }
 
 // unlessSkipped writes the levels after questions whose answers may skip them, and the result.
@@ -332,9 +332,9 @@ func (c *clean) goingOn(gates []*workflow.Step, levels [][]*workflow.Step) error
 	if err != nil {
 		return err
 	}
-	cond := c.goesOnAfter(gates[0])
+	cond := c.continuesAfter(gates[0])
 	for _, gate := range gates[1:] {
-		cond = star.Op("and", cond, c.goesOnAfter(gate))
+		cond = star.Op("and", cond, c.continuesAfter(gate))
 	}
 	c.emit(star.When(cond, body, nil))
 	return nil
@@ -355,8 +355,8 @@ func (c *clean) gated(s *workflow.Step) bool {
 	return slices.ContainsFunc(c.w.Steps, func(other *workflow.Step) bool { return other.Skips() && other.Level < s.Level })
 }
 
-// goesOnAfter is the condition that an answer did not skip the remaining steps.
-func (c *clean) goesOnAfter(s *workflow.Step) star.Expr {
+// continuesAfter is the condition that an answer did not skip the remaining steps.
+func (c *clean) continuesAfter(s *workflow.Step) star.Expr {
 	action := star.Attr(star.Name(c.vars[s]), "action")
 	switch both := s.OnDecline == workflow.ActionSkip && s.OnCancel == workflow.ActionSkip; {
 	case both && (s.Condition != nil || c.gated(s)): // a question that was not asked skips nothing

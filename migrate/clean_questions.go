@@ -111,7 +111,7 @@ func (c *clean) answerWithoutSkipping(s *workflow.Step) star.Expr {
 
 // skippedRest is True when the answer skipped the remaining steps, else None.
 func (c *clean) skippedRest(s *workflow.Step) star.Expr {
-	e := star.If(star.Not(c.goesOnAfter(s)), star.True(), star.None())
+	e := star.If(star.Not(c.continuesAfter(s)), star.True(), star.None())
 	e.Kind, e.Maybe, e.Missing = star.Bool, true, true
 	return e
 }

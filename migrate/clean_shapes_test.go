@@ -9,7 +9,7 @@ import (
 // the exact and the clean script of each end as the interpreter does.
 func TestCleanShapes(t *testing.T) {
 	echo := func(condition string) *flowStep {
-		return &flowStep{id: "a", tool: "t.echo", args: map[string]any{}, condition: condition, goesOn: true}
+		return &flowStep{id: "a", tool: "t.echo", args: map[string]any{}, condition: condition, continuesOnError: true}
 	}
 	output := func(value string) map[string]flowProperty {
 		return map[string]flowProperty{"p": {kind: "string", value: value, fallback: "D"}}

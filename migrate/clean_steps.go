@@ -25,7 +25,9 @@ func (c *clean) isRecord(s *workflow.Step) bool {
 var blockName = regexp.MustCompile(`^(text_[0-9]+|image_[0-9]+|resource(_[0-9]+)?)$`)
 
 // isCaught reports whether a failure of the step's tool does not end the workflow.
-func (c *clean) isCaught(s *workflow.Step) bool { return c.goesOn(s) && s.Kind == workflow.ToolStep }
+func (c *clean) isCaught(s *workflow.Step) bool {
+	return c.continuesOnError(s) && s.Kind == workflow.ToolStep
+}
 
 // needsTried reports whether a template uses the status or the error of a call that may fail.
 func (c *clean) needsTried(s *workflow.Step) bool {

@@ -101,8 +101,8 @@ func (e *emitter) see(s *workflow.Step, names []string) {
 	}
 }
 
-// goesOn reports whether the workflow continues when the step has failed.
-func (e *emitter) goesOn(s *workflow.Step) bool {
+// continuesOnError reports whether the workflow continues when the step has failed.
+func (e *emitter) continuesOnError(s *workflow.Step) bool {
 	return s.MayFail() || e.w.GoOn
 }
 

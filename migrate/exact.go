@@ -175,12 +175,12 @@ func (x *exact) isUsed(s *workflow.Step) bool { return x.used[s].any() }
 // isRecord reports whether the variable of a step is its record, not only its output.
 func (x *exact) isRecord(s *workflow.Step) bool {
 	u := x.used[s]
-	return u.content || x.goesOn(s) && (u.status || u.error) || u.status && x.mayBeSkipped(s)
+	return u.content || x.continuesOnError(s) && (u.status || u.error) || u.status && x.mayBeSkipped(s)
 }
 
 // branch writes a step as a function without arguments, for parallel.
 func (x *exact) branch(s *workflow.Step) (string, error) {
-	if s.Condition == nil || x.goesOn(s) {
+	if s.Condition == nil || x.continuesOnError(s) {
 		expr, err := x.expression(s)
 		if err != nil {
 			return "", err
@@ -226,7 +226,7 @@ func (x *exact) underCondition(s *workflow.Step, use func(expr string)) error {
 
 // alone writes a step that is the only one of its level.
 func (x *exact) alone(s *workflow.Step) error {
-	if s.Condition != nil && !x.goesOn(s) {
+	if s.Condition != nil && !x.continuesOnError(s) {
 		return x.conditional(s)
 	}
 	expr, err := x.expression(s)
@@ -276,7 +276,7 @@ func (x *exact) defaultOutput(s *workflow.Step) string {
 
 // expression writes a step as one expression; a step that may fail is attempted.
 func (x *exact) expression(s *workflow.Step) (string, error) {
-	if !x.goesOn(s) {
+	if !x.continuesOnError(s) {
 		return x.core(s)
 	}
 	var body string

@@ -48,7 +48,7 @@ func (x *exact) call(s *workflow.Step, id string, sc *scope, place string) (stri
 	if s.Timeout != 0 && id != "" && retries == 0 && s.Timeout != workflow.DefaultStepTimeout {
 		args = append(args, keywordText("timeout", durationText(s.Timeout)))
 	}
-	if id != "" && x.isRecord(s) && (x.used[s].content || !x.goesOn(s)) {
+	if id != "" && x.isRecord(s) && (x.used[s].content || !x.continuesOnError(s)) {
 		args = append(args, keyword("record", "True"))
 	}
 	call := gotmpl.Call("call", args...)

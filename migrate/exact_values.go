@@ -48,7 +48,7 @@ func (x *exact) stepField(s *workflow.Step, names []string) (gotmpl.Expr, int) {
 	case "content":
 		return gotmpl.Expr{Code: x.vars[s] + ".content", Kind: gotmpl.Map}, 3
 	case "error":
-		if x.goesOn(s) && x.isRecord(s) {
+		if x.continuesOnError(s) && x.isRecord(s) {
 			return gotmpl.Expr{Code: x.vars[s] + ".error", Kind: gotmpl.Text, Maybe: true}, 3
 		}
 	}
@@ -67,7 +67,7 @@ func (x *exact) whole(s *workflow.Step) gotmpl.Expr {
 // outputField returns a part of an output whose members are known.
 func (x *exact) outputField(s *workflow.Step, names []string) (gotmpl.Expr, int) {
 	output := gotmpl.Expr{Code: x.outputOf(s), Kind: gotmpl.Map}
-	if len(names) < 4 || x.mayBeSkipped(s) || x.goesOn(s) {
+	if len(names) < 4 || x.mayBeSkipped(s) || x.continuesOnError(s) {
 		return output, 3
 	}
 	part := func(kind gotmpl.Kind) (gotmpl.Expr, int) {
@@ -120,7 +120,7 @@ func (x *exact) lastResult() {
 
 func (x *exact) lastOf(level []*workflow.Step) {
 	x.loads["answer"] = true
-	if s := level[0]; len(level) == 1 && s.Condition == nil && !x.goesOn(s) {
+	if s := level[0]; len(level) == 1 && s.Condition == nil && !x.continuesOnError(s) {
 		x.seen[s].output = true
 		x.code.line("return answer(%s)", x.outputOf(s))
 		return

@@ -77,7 +77,7 @@ func (in *interpreter) level(now []*flowStep) (records map[string]any, outputs [
 		case err == nil:
 			rec["output"], rec["content"] = out, content
 			outputs = append(outputs, out)
-		case !s.goesOn:
+		case !s.continuesOnError:
 			var all several
 			if !errors.As(err, &all) {
 				all = several{err}
@@ -178,7 +178,7 @@ func (in *interpreter) loop(s *flowStep, ctx map[string]any) (map[string]any, er
 		case err == nil:
 			it["output"] = out
 			completed++
-		case !s.goesOn: // others may have begun, and fail first
+		case !s.continuesOnError: // others may have begun, and fail first
 			failed = append(failed, fmt.Errorf("forEach step %s iteration %d: %s", s.id, i, err))
 		default:
 			it["status"], it["error"] = "failed", err.Error()

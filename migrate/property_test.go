@@ -114,7 +114,7 @@ type flowStep struct {
 	id, tool, condition string
 	args                map[string]any
 	dependsOn           []string
-	goesOn              bool
+	continuesOnError    bool
 	defaults            map[string]any
 	collection          string // of a loop
 	level               int
@@ -163,7 +163,7 @@ func (f *flow) json() []byte {
 		if len(s.dependsOn) > 0 {
 			def["dependsOn"] = s.dependsOn
 		}
-		if s.goesOn {
+		if s.continuesOnError {
 			def["onError"] = map[string]any{"action": "continue"}
 		}
 		if s.defaults != nil {
@@ -322,10 +322,10 @@ func (m *maker) step(f *flow, id string) *flowStep {
 			"{{and .params.yes (gt .params.f 1.0)}}", "{{"+m.boolean(m.context(f, s, item))+"}}")
 	}
 	if m.chance(20) {
-		s.goesOn = true
+		s.continuesOnError = true
 		s.tool = m.one("t.fail", s.tool)
 	}
-	if s.condition != "" || s.goesOn {
+	if s.condition != "" || s.continuesOnError {
 		s.defaults = map[string]any{"text": "D"}
 		for _, k := range []string{"s", "n", "f", "l", "o", "args", "count", "missing"} {
 			s.defaults[k] = m.one("D", "7")

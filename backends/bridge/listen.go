@@ -40,7 +40,7 @@ func (b *Bridge) listen(c *call) ([]byte, error) {
 		if c.ctx.Err() != nil {
 			return nil, nil
 		}
-		if !l.goesOn(answer, err) {
+		if !l.reopens(answer, err) {
 			return l.last(answer, err)
 		}
 		if l.open {
@@ -65,9 +65,9 @@ func (l *listening) passes(method string) bool {
 	return first
 }
 
-// goesOn reports whether the stream is opened again after this outcome: not if none was acknowledged yet, or if
+// reopens reports whether the stream is opened again after this outcome: not if none was acknowledged yet, or if
 // the endpoint refuses it.
-func (l *listening) goesOn(answer []byte, err error) bool {
+func (l *listening) reopens(answer []byte, err error) bool {
 	if !l.acknowledged {
 		return false
 	}

@@ -35,8 +35,8 @@ type Board interface {
 }
 
 const (
-	// lookForWord is the interval at which the board is polled for awaited notices.
-	lookForWord = 500 * time.Millisecond
+	// pollInterval is the interval at which the board is polled for awaited notices.
+	pollInterval = 500 * time.Millisecond
 	// boardTime bounds one request to the board.
 	boardTime = 5 * time.Second
 	// maxReading bounds the concurrent reads of the board for pages.
@@ -139,7 +139,7 @@ func (b *board) forget(id string) {
 
 // poll reads the awaited notices from the board until none is awaited.
 func (b *board) poll() {
-	tick := time.NewTicker(lookForWord)
+	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()
 	for {
 		select {
@@ -293,9 +293,9 @@ func (l *logins) find(ctx context.Context, id string) *PendingLogin {
 	return n
 }
 
-// underWay posts an attempt whose browser is about to be redirected, and awaits its return at another
+// announceAttempt posts an attempt whose browser is about to be redirected, and awaits its return at another
 // replica.
-func (l *logins) underWay(ctx context.Context, a *attempt, state string) (done func()) {
+func (l *logins) announceAttempt(ctx context.Context, a *attempt, state string) (done func()) {
 	b, hash := l.pool.board(), hashOf(state)
 	if b == nil {
 		return func() {}

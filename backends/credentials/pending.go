@@ -260,7 +260,7 @@ func (a *attempt) ask(ctx context.Context, page string) (url.Values, error) {
 		delete(l.returns, state)
 		l.mu.Unlock()
 	}()
-	defer l.underWay(ctx, a, state)()
+	defer l.announceAttempt(ctx, a, state)()
 	a.page <- page
 	select {
 	case back := <-a.back:

@@ -201,7 +201,7 @@ func (k *kubernetes) serve(ctx context.Context) error {
 
 // managed reports the state of the service to the service manager, if there is one.
 func (k *kubernetes) managed() *systemd.Manager {
-	return systemd.New(systemd.Options{Log: k.log, Changed: k.servers.News, Look: func() { k.servers.Summary() }, Status: func() string { return k.servers.Summary() }})
+	return systemd.New(systemd.Options{Log: k.log, Changed: k.servers.News, Probe: func() { k.servers.Summary() }, Status: func() string { return k.servers.Summary() }})
 }
 
 // shutdown has the drain times of the file or, if given, of the flags.

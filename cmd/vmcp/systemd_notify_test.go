@@ -50,7 +50,7 @@ func port(t *testing.T) net.Listener {
 
 func still() systemd.Options {
 	never := make(chan struct{})
-	return systemd.Options{Status: func() string { return "fine" }, Changed: func() <-chan struct{} { return never }, Look: func() {}, Log: slog.New(slog.DiscardHandler)}
+	return systemd.Options{Status: func() string { return "fine" }, Changed: func() <-chan struct{} { return never }, Probe: func() {}, Log: slog.New(slog.DiscardHandler)}
 }
 
 // TestSequence: ready once, reloading with the monotonic time, ready again, stopping, and nothing after it.
@@ -153,13 +153,13 @@ func TestStuckAcceptLoop(t *testing.T) {
 	}
 }
 
-// TestStuckCatalog: while Look does not return, the watchdog is not notified. At the end it is, without a probe of the port.
+// TestStuckCatalog: while Probe does not return, the watchdog is not notified. At the end it is, without a probe of the port.
 func TestStuckCatalog(t *testing.T) {
 	next := socket(t)
 	t.Setenv("WATCHDOG_USEC", "40000")
 	o := still()
 	looks, goOn := make(chan struct{}, 1), make(chan struct{})
-	o.Look = func() {
+	o.Probe = func() {
 		select {
 		case looks <- struct{}{}:
 		default:

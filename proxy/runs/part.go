@@ -166,8 +166,8 @@ func (p *Part) Settings() (Settings, error) {
 	return settingsOf(p.run)
 }
 
-// goesOn reports whether the run continues without a client.
-func (p *Part) goesOn() bool {
+// outlivesClient reports whether the run continues without a client.
+func (p *Part) outlivesClient() bool {
 	s, err := p.Settings()
 	return err == nil && s.OnDisconnect == "continue"
 }
@@ -245,7 +245,7 @@ func (p *Part) Leave(cause error) {
 	case !p.Kept():
 		p.Stop()
 		p.Cut(cause)
-	case !p.goesOn():
+	case !p.outlivesClient():
 		p.Stop()
 	}
 }

@@ -49,8 +49,8 @@ func isBlock(tree *syntax.File) bool {
 	return false
 }
 
-// goesOn reports whether a line continues the block before it.
-func goesOn(line string) bool {
+// continuesBlock reports whether a line continues the block before it.
+func continuesBlock(line string) bool {
 	word, _, _ := strings.Cut(strings.TrimRight(line, ":\r\n"), " ")
 	return line != "" && (line[0] == ' ' || line[0] == '\t' || line[0] == '#') || word == "else" || word == "elif"
 }

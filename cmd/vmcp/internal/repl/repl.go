@@ -102,7 +102,7 @@ func (s *session) readLines(ctx context.Context, in io.Reader) error {
 			blank.WriteString(line + "\n") // may be inside a block or a string
 			continue
 		}
-		if text.Len() > 0 && !goesOn(line) {
+		if text.Len() > 0 && !continuesBlock(line) {
 			if _, more, err := parseChunk(text.String()); err == nil || !more {
 				finish()
 				s.lines = append(s.lines, make([]string, strings.Count(blank.String(), "\n"))...)

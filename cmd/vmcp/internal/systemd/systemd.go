@@ -2,7 +2,7 @@
 // READY=1 when the port is open, STATUS= with counts, RELOADING=1 while a configuration is applied, STOPPING=1,
 // and WATCHDOG=1 as long as the service responds.
 //
-//	m := systemd.New(systemd.Options{Status: counts, Changed: changed, Look: look, Log: log})
+//	m := systemd.New(systemd.Options{Status: counts, Changed: changed, Probe: look, Log: log})
 //	l = m.Listener(l) // that the server accepts on
 //	m.Started(l)
 //	defer m.Close()
@@ -29,9 +29,9 @@ type Options struct {
 	Status func() string
 	// Changed is closed when Status may have changed.
 	Changed func() <-chan struct{}
-	// Look exercises what the service works with; it does not return while that hangs.
-	Look func()
-	Log  *slog.Logger
+	// Probe exercises what the service works with; it does not return while that hangs.
+	Probe func()
+	Log   *slog.Logger
 }
 
 // A Manager notifies the service manager that has started this process. It is safe for concurrent use.
@@ -164,7 +164,7 @@ func (m *Manager) sendStatus(ctx context.Context) {
 	}
 }
 
-// pingWatchdog sends WATCHDOG=1 every half of the timeout, after a probe: Look returns, and a new connection is
+// pingWatchdog sends WATCHDOG=1 every half of the timeout, after a probe: Probe returns, and a new connection is
 // accepted.
 func (m *Manager) pingWatchdog(ctx context.Context, addr net.Addr) {
 	tick := time.NewTicker(m.watchdog / 2)
@@ -184,7 +184,7 @@ func (m *Manager) pingWatchdog(ctx context.Context, addr net.Addr) {
 }
 
 func (m *Manager) probe(ctx context.Context, addr net.Addr) error {
-	m.o.Look()
+	m.o.Probe()
 	m.mu.Lock()
 	ends := m.state == stopping
 	m.mu.Unlock()
