@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -13,6 +12,7 @@ import (
 	"net/http/httputil"
 	neturl "net/url"
 	"regexp"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -37,8 +37,9 @@ type till struct {
 	calls   map[string]int
 	keys    []string // of calls, as _meta and as header
 	broken  atomic.Bool
-	breaks  atomic.Int32 // so many calls more
-	refuses atomic.Bool  // calls are answered 503
+	breaks  atomic.Int32  // so many calls more
+	refuses atomic.Bool   // calls are answered 503
+	starts  chan struct{} // nothing is answered until it is closed; nil: it has started
 }
 
 func (c *till) did(what string) int {
@@ -69,6 +70,12 @@ func (c *till) serve(t *testing.T) string {
 	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		r.Body = io.NopCloser(bytes.NewReader(body))
+		if c.starts != nil {
+			select {
+			case <-c.starts:
+			case <-r.Context().Done():
+			}
+		}
 		if c.refuses.Load() {
 			w.WriteHeader(http.StatusServiceUnavailable)
 			return
@@ -101,6 +108,16 @@ func startKeptProxy(t *testing.T, script string, more func(*config.Config)) (*ti
 func startOver(t *testing.T, kept runs.Store, script string, more func(*config.Config)) (*till, string, *proxy.Proxy) {
 	t.Helper()
 	c := &till{calls: map[string]int{}}
+	url, p := startBefore(t, c, kept, script, more)
+	if err := p.Settled(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return c, url, p
+}
+
+// startBefore is startOver in front of c, without waiting until it has started.
+func startBefore(t *testing.T, c *till, kept runs.Store, script string, more func(*config.Config)) (string, *proxy.Proxy) {
+	t.Helper()
 	cfg := &config.Config{
 		SessionStorage: durable.SessionStorage{Provider: durable.StorageSQLite},
 		Backends:       []config.Backend{{Name: "till", URL: c.serve(t), IdempotencyHeader: "Idempotency-Key"}},
@@ -117,10 +134,10 @@ func startOver(t *testing.T, kept runs.Store, script string, more func(*config.C
 		}
 		srv.Close()
 	})
-	if err := errors.Join(p.Apply(cfg), p.Settled(t.Context())); err != nil {
+	if err := p.Apply(cfg); err != nil {
 		t.Fatal(err)
 	}
-	return c, srv.URL + "/mcp", p
+	return srv.URL + "/mcp", p
 }
 
 // metric is the value of a metric on the page.
@@ -231,6 +248,45 @@ func TestRepeatedInALiveCall(t *testing.T) {
 		}
 		if len(c.keys) != 4 || c.keys[0] != c.keys[2] || c.keys[1] != c.keys[3] || !strings.HasSuffix(c.keys[0], "/0") {
 			t.Errorf("%+v: keys %q, want one for both attempts", tt, c.keys)
+		}
+	}
+}
+
+// TestCallOfABackendThatStarts: a run begins while the backend of its call is connecting. The call has not begun then, and
+// once the backend is there it is known whether it may be repeated.
+func TestCallOfABackendThatStarts(t *testing.T) {
+	for _, durable := range []string{"", "never"} {
+		for tool, want := range map[string]string{"put": `"structuredContent":{"did":"put"}`, "look": `"structuredContent":{"did":"look"}`, "pay": "in doubt"} {
+			if durable == "never" && tool == "pay" {
+				want = "whether it happened is not known"
+			}
+			t.Run(tool+durable, func(t *testing.T) {
+				c, kept := &till{calls: map[string]int{}, starts: make(chan struct{})}, memory.New(runs.Options{}, nil)
+				url, _ := startBefore(t, c, kept, fmt.Sprintf("def run(params):\n    return call_tool(%q)\n", tool), func(c *config.Config) { c.ScriptedTools[0].Durable = durable })
+				c.breaks.Store(1)
+				answer := make(chan string, 1)
+				go func() {
+					result, failure := modernCall(t, url, "asking", "")
+					answer <- string(result) + string(failure)
+				}()
+				for metric(t, url, `vmcp_requests_running{method="tools/call"}`) != "1" {
+					runtime.Gosched()
+				}
+				list, _, err := kept.List(t.Context(), runs.Filter{})
+				if err != nil || len(list) > 1 {
+					t.Errorf("%v, %v", list, err)
+				}
+				for _, r := range list {
+					if _, entries, err := kept.Get(t.Context(), r.ID); err != nil || len(entries) > 0 {
+						t.Errorf("a call that waits for its backend has begun: %+v, %v", entries, err)
+					}
+				}
+				close(c.starts)
+				times := map[bool]int{true: 1, false: 2}[tool == "pay"]
+				if got := <-answer; !strings.Contains(got, want) || c.did(tool) != times {
+					t.Errorf("%s; it was done %d times", got, c.did(tool))
+				}
+			})
 		}
 	}
 }

@@ -14,7 +14,8 @@ import (
 
 // How an effect is performed that the journal has no answer to.
 //
-//	it was never begun          decide whether it may be repeated, record that it begins, perform it
+//	it was never begun          decide whether it may be repeated, record that it begins, perform it; where that is
+//	                            Undecided, Decide does both, once the peer is known
 //	it was begun, and may be    perform it again as another attempt; a sleep or a question has the time that is
 //	repeated                    left of it
 //	it was begun, and its peer  continue from the saved state, see SaveState
@@ -175,13 +176,29 @@ func (r *Run) intend(b *branch, e Effect, entry *Entry) error {
 		return nil
 	case entry.Attempt == 0 && r.repeat != nil:
 		how := r.repeat(e)
-		entry.Repeatable = how != Once
-		if how == ReadOnly {
+		entry.Repeatable, b.rounds.undecided = how.allowed(), how == Undecided
+		if how == ReadOnly || how == Undecided {
 			return nil
 		}
 	}
 	entry.Attempt++
 	return r.turns.begin(b.ctx, *entry)
+}
+
+// Decide records that the effect that ctx belongs to begins, if it was Undecided whether it may be repeated. It is called
+// once the peer is known, before the request is sent. An error ends the run.
+func Decide(ctx context.Context, how Repeat) error {
+	b := callerOf(ctx)
+	if b == nil || !b.rounds.undecided {
+		return nil
+	}
+	entry := b.rounds.entry
+	b.rounds.undecided, entry.Repeatable = false, how.allowed()
+	if how == ReadOnly {
+		return nil
+	}
+	entry.Attempt++
+	return b.run.turns.begin(ctx, *entry)
 }
 
 // performFor performs an effect within Effect.Lasts.
@@ -227,7 +244,7 @@ func (r *Run) repeating(b *branch, e Effect, entry *Entry, perform performer) pe
 // mayRepeat reports whether an effect may be performed again. Without a journal it asks RunOptions.Repeat here.
 func (r *Run) mayRepeat(e Effect, entry *Entry) bool {
 	if r.log == nil && r.repeat != nil {
-		entry.Repeatable = r.repeat(e) != Once
+		entry.Repeatable = r.repeat(e).allowed()
 	}
 	return entry.Repeatable
 }

@@ -284,6 +284,46 @@ def run(p): return retry(pay, delay=0)`, `test.star:4:9: fail: no`, 1},
 	}
 }
 
+// TestUndecided: whether a call may be repeated is known only once its peer is. The run is killed at each write of its
+// journal: a call that has not begun is made, and one that may have been made is repeated only if that was decided.
+func TestUndecided(t *testing.T) {
+	doubts := 0
+	for _, how := range []script.Repeat{script.Once, script.Idempotent, script.ReadOnly} {
+		for at := range 5 {
+			for _, lost := range []bool{false, true} {
+				sent := map[string]int{}
+				h := &scripttest.Host{Tools: map[string]scripttest.Tool{"pay": func(ctx context.Context, args json.RawMessage) (json.RawMessage, error) {
+					if err := script.Decide(ctx, how); err != nil {
+						return nil, err
+					}
+					sent[string(args)]++
+					return scripttest.Echo(ctx, args)
+				}}}
+				d := newDurable(t, `def run(p): return [call_tool("pay", {"n": n})["n"] for n in range(2)]`, h)
+				d.options.Repeat = func(script.Effect) script.Repeat { return script.Undecided }
+				d.killed(t, at+1, lost)
+				res, err := d.run(t.Context())
+				if s := new(script.Suspended); errors.As(err, &s) && len(s.Doubts) == 1 && how == script.Once {
+					doubts++
+					d.resolve(t, s.Doubts[0].Key, `{"n": `+s.Doubts[0].Key+`}`, "")
+					res, err = d.run(t.Context())
+				}
+				if got := outcome(res, err); got != "[0,1]" {
+					t.Errorf("%v, killed at write %d: %s", how, at+1, got)
+				}
+				for args, n := range sent {
+					if n > 1 && how == script.Once {
+						t.Errorf("killed at write %d: the call with %s was sent %d times", at+1, args, n)
+					}
+				}
+			}
+		}
+	}
+	if doubts == 0 {
+		t.Error("no run was in doubt")
+	}
+}
+
 func TestARunWithoutAJournalFailsInDoubt(t *testing.T) {
 	h := &scripttest.Host{Tools: map[string]scripttest.Tool{"pay": func(context.Context, json.RawMessage) (json.RawMessage, error) {
 		return nil, errors.New("reset")

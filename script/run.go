@@ -41,7 +41,8 @@ type RunOptions struct {
 	// run has the ID of its caller. The ID and the key of an effect make its idempotency key.
 	ID string
 	// Repeat reports whether an effect may be performed a second time. It is called when the effect is first
-	// attempted; the answer is recorded with the effect and not asked for again. nil: no effect may be repeated.
+	// attempted; the answer is recorded with the effect and not asked for again, see Undecided. nil: no effect may be
+	// repeated.
 	Repeat func(Effect) Repeat
 	// FailInDoubt makes a run fail with *Interrupted where it would otherwise be suspended with Doubts.
 	FailInDoubt bool
@@ -104,7 +105,13 @@ const (
 	Idempotent
 	// ReadOnly: it changes nothing outside of this journal. Its beginning is not recorded.
 	ReadOnly
+	// Undecided: it is not known yet, since the peer is still connecting. The effect must call Decide before it sends
+	// its request; until then its beginning is not recorded.
+	Undecided
 )
+
+// allowed reports whether an effect may be performed twice.
+func (r Repeat) allowed() bool { return r == Idempotent || r == ReadOnly }
 
 // Event is one effect of a run, as reported to RunOptions.Trace.
 type Event struct {

@@ -25,6 +25,8 @@ type multiRound struct {
 	written json.RawMessage // the state that the journal has
 	waits   bool            // SaveState was called, and GoOn was not called since
 	lost    bool            // its answer was lost: its entry stays begun, and the resumed run performs it again
+
+	undecided bool // its Repeat is Undecided, and Decide was not called since
 }
 
 // SavedState returns the state from which the effect that ctx belongs to continues; nil: it is performed from its

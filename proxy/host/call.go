@@ -108,8 +108,14 @@ func (h *Host) read(ctx context.Context, resp *backends.Response) (json.RawMessa
 // Find finds the tool to call; view returns what the requester sees of a catalog.
 func (c *Call) Find(ctx context.Context, view func(*catalog.Catalog) *catalog.View, name string) (*catalog.Entry, error) {
 	e, err := c.Host.find(ctx, view, name)
+	if err == nil {
+		err = script.Decide(ctx, e.Repeat())
+	}
+	if err != nil {
+		return nil, err
+	}
 	c.called = e
-	return e, err
+	return e, nil
 }
 
 // find finds a tool in the catalog with which the run began; or in a newer one, if its backend was not available then,
@@ -175,13 +181,16 @@ func (h *Host) repeat(e script.Effect) script.Repeat {
 	}
 	r := catalog.AnyTool(e.Name)
 	entry := h.catalog.Find(r)
+	if entry == nil || entry.Backend != nil && entry.Backend.Gone() {
+		entry = h.x.Catalog().Find(r)
+	}
 	if entry == nil {
 		ctx, cancel := context.WithTimeout(context.Background(), h.tool.Limits.CallTimeout.Std())
 		defer cancel()
 		entry = h.awaited(ctx, r)
 	}
 	if entry == nil {
-		return script.Once
+		return script.Undecided // the call itself waits for its backend, see Find
 	}
 	return entry.Repeat()
 }

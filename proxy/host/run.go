@@ -163,7 +163,7 @@ func (h *Host) execute(ctx context.Context, raw json.RawMessage) (*script.Result
 	h.Metrics.Begin()
 	defer h.Metrics.End()
 	options := script.RunOptions{
-		Args: args, Host: h, Repeat: h.repeat, FailInDoubt: h.settings.OnDoubt == "fail", Limits: h.tool.Limits, Places: trace.Whole(ctx) != nil,
+		Args: args, Host: h, Repeat: h.repeat, FailInDoubt: h.settings.OnDoubt == "fail" || h.part.Ephemeral(), Limits: h.tool.Limits, Places: trace.Whole(ctx) != nil,
 		Pool: h.Admission.Pool, Trace: h.observer(ctx), Stats: &stats, Print: func(pos, text string) { h.printed(ctx, pos, text) }, Isolation: h.isolation(),
 	}
 	options.Whole = h.tool.Whole()

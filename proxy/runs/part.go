@@ -184,11 +184,14 @@ func (p *Part) Paused() <-chan struct{} { return p.pause }
 // Drained is closed when the run must not sleep here any longer; nil for a run that is never kept, which cannot sleep
 // elsewhere.
 func (p *Part) Drained() <-chan struct{} {
-	if p.store == p.k.of(true) {
+	if p.Ephemeral() {
 		return nil
 	}
 	return p.k.drained
 }
+
+// Ephemeral reports whether the run is never kept, so that no operator can find it.
+func (p *Part) Ephemeral() bool { return p.store == p.k.of(true) }
 
 // Alone reports whether the part continues without a request.
 func (p *Part) Alone() bool { return p.alone }
