@@ -673,13 +673,24 @@ func TestEndToEnd(t *testing.T) {
 // TestShutdownEndsSilentConnections: a connection on which nothing was ever sent delays the end of the port only for a
 // moment: net/http alone would wait five seconds for it.
 func TestShutdownEndsSilentConnections(t *testing.T) {
+	err := silentEnd(t)
+	for try := 1; err != nil && try < 3; try++ { // a machine may stand still for seconds
+		err = silentEnd(t)
+	}
+	if err != nil {
+		t.Errorf("the port did not end: %v", err)
+	}
+}
+
+// silentEnd ends a port with a silent connection, within less than net/http takes.
+func silentEnd(t *testing.T) error {
 	tcp, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	taken := make(chan struct{}, 1)
 	p := New(Options{Ring: ringOf(t, "k"), Space: "vmcp", Self: "a", Address: cluster(t).address, Serve: nobody})
-	t.Cleanup(p.Close)
+	defer p.Close()
 	p.server.ConnState = func(_ net.Conn, s http.ConnState) {
 		if s == http.StateNew {
 			taken <- struct{}{}
@@ -694,7 +705,5 @@ func TestShutdownEndsSilentConnections(t *testing.T) {
 	<-taken
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
 	defer cancel()
-	if err := p.Shutdown(ctx); err != nil {
-		t.Errorf("the port did not end: %v", err)
-	}
+	return p.Shutdown(ctx)
 }

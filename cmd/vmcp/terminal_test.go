@@ -103,6 +103,7 @@ func TestATerminalGetsNoCommands(t *testing.T) {
 // TestATerminalIsToldOfWaiting: at a terminal a command shows the backends that it waits for. The backend does
 // not answer before they are shown.
 func TestATerminalIsToldOfWaiting(t *testing.T) {
+	t.Parallel()
 	user, program := openTerminal(t)
 	told := make(chan struct{})
 	slow := &raw.Server{Handle: func(c *raw.Call) (string, error) {

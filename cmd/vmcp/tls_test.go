@@ -123,6 +123,18 @@ func TestServerLog(t *testing.T) {
 // A connection without any request delays the end of a server only for a moment: net/http alone would wait
 // five seconds for it. One whose request arrived before is answered.
 func TestSilentConnectionsEnd(t *testing.T) {
+	t.Parallel()
+	err := silentEnd(t)
+	for try := 1; err != nil && try < 3; try++ { // a machine may stand still for seconds
+		err = silentEnd(t)
+	}
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// silentEnd ends a server with two connections, one of them silent; the error says that this takes as long as with net/http.
+func silentEnd(t *testing.T) error {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -151,15 +163,17 @@ func TestSilentConnectionsEnd(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
 	defer cancel()
 	if err := server.drain(ctx); err != nil {
-		t.Errorf("%d connections are left: %v", server.open.Load(), err)
+		return fmt.Errorf("%d connections are left: %w", server.open.Load(), err)
 	}
 	if answer, err := io.ReadAll(conns[1]); !strings.HasPrefix(string(answer), "HTTP/1.1 404 ") {
 		t.Errorf("the request has %q, %v", answer, err)
 	}
+	return nil
 }
 
 // A refused request whose body does not arrive is answered, and its connection closed.
 func TestUnreadBodiesEnd(t *testing.T) {
+	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
