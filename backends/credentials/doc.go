@@ -43,7 +43,8 @@
 // one. Then:
 //
 //   - the refresh token is refused (used up, revoked, expired): Get fails with the login that is needed; the grant
-//     stays where it is until vmcp logout or a new login replaces it
+//     stays where it is until vmcp logout or a new login replaces it, and its refresh token is not sent again for a
+//     minute
 //   - the authorization server is away or answers 5xx: the grant stays as it was, and the next fetch retries
 //   - the process is killed between the response and the write: the new refresh token is lost, and a login is needed
 //   - the database does not take the new grant: Shared keeps it in memory (unsaved), uses it, and writes it before

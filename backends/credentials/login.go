@@ -54,6 +54,8 @@ type granted struct {
 	mu      sync.Mutex
 	refused string    // guarded by mu: the access token that the backend refused last
 	looked  time.Time // guarded by mu: when the token was last compared with the store
+	spent   string    // guarded by mu: the refresh token that the authorization server refused last
+	retryAt time.Time // guarded by mu: when it may be sent once more
 }
 
 // granted returns the source of a principal's tokens; "" is this proxy itself.
@@ -230,10 +232,10 @@ func (s *granted) usable(g *Grant) (token, *Grant, error) {
 	if g == nil || g.Resource != "" && originOf(g.Resource) != s.origin { // none, or one for a previous URL of the backend
 		return token{}, nil, s.needs(nil)
 	}
-	s.mu.Lock()
-	bad := s.refused
-	s.mu.Unlock()
 	now := s.loginAt.pool.o.Now()
+	s.mu.Lock()
+	bad, ended := s.refused, g.Refresh == s.spent && now.Before(s.retryAt)
+	s.mu.Unlock()
 	s.loginAt.pool.hide(g.Access, g.Refresh, g.ClientSecret)
 	switch {
 	case g.Access == bad:
@@ -242,11 +244,14 @@ func (s *granted) usable(g *Grant) (token, *Grant, error) {
 	case now.Before(g.Renew), g.Refresh == "" && now.Before(g.Expires):
 		return token{g.Access, g.Renew, g.Expires}, nil, nil
 	}
-	if g.Refresh == "" {
+	if g.Refresh == "" || ended {
 		return token{}, nil, s.needs(nil)
 	}
 	return token{}, g, nil
 }
+
+// refusedTime is how long a refresh token that was refused is not sent again: calls get the login that is needed at once.
+const refusedTime = time.Minute
 
 // refresh sends the refresh token of a grant and returns the new grant, which replaces it.
 func (s *granted) refresh(ctx context.Context, g *Grant) (*Grant, error) {
@@ -259,6 +264,9 @@ func (s *granted) refresh(ctx context.Context, g *Grant) (*Grant, error) {
 	var is *Error
 	if errors.As(err, &is) && is.Refused {
 		s.loginAt.pool.o.Log.Warn("login has ended: refresh token refused", "backend", s.backend, "err", err)
+		s.mu.Lock()
+		s.spent, s.retryAt = g.Refresh, s.loginAt.pool.o.Now().Add(refusedTime)
+		s.mu.Unlock()
 		return nil, s.needs(nil)
 	}
 	if err != nil {

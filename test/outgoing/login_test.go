@@ -435,6 +435,37 @@ func TestTwoProcessesRenewOnce(t *testing.T) {
 	}
 }
 
+// A refresh token that was refused is not sent again by each call, and a new login is used at once.
+func TestARefusedLoginIsNotTriedByEachCall(t *testing.T) {
+	p := newProvider(t)
+	g := loginServer(t, p)
+	cfg, store := loggingIn(t, g)
+	logIn(t, cfg, store)
+	c := serve(t, cfg).client(t, legacy, "")
+	if _, err := who(t, c); err != nil {
+		t.Fatal(err)
+	}
+	p.mu.Lock()
+	p.access, p.refresh = map[string]string{}, map[string]bool{}
+	p.mu.Unlock()
+	for range 10 {
+		if got, err := who(t, c); err == nil || !strings.Contains(err.Error(), "vmcp login b") {
+			t.Fatalf("after the login was revoked: %q, %v", got, err)
+		}
+	}
+	p.mu.Lock()
+	refreshes := p.refreshes
+	p.mu.Unlock()
+	if refreshes != 1 {
+		t.Errorf("the refresh token was sent %d times", refreshes)
+	}
+	logIn(t, cfg, store)
+	testkit.Eventually(t, "a call to use the new login", func() bool { // the backend may be down since, until its next attempt
+		got, err := who(t, c)
+		return err == nil && p.good(got)
+	})
+}
+
 // The tokens of a login are sent only to the server of the login: a backend whose URL changes needs a new
 // login.
 func TestALoginIsForOneServer(t *testing.T) {
