@@ -47,8 +47,8 @@
 //     minute
 //   - the authorization server is away or answers 5xx: the grant stays as it was, and the next fetch retries
 //   - the process is killed between the response and the write: the new refresh token is lost, and a login is needed
-//   - the database does not take the new grant: Shared keeps it in memory (unsaved), uses it, and writes it before
-//     the next read or renewal of that grant. A file that cannot be written has no such copy
+//   - the file or the database does not take the new grant: the process keeps it in memory (unsaved.go), uses it, and
+//     writes it at a later read or renewal of that grant, unless the grant that it replaces is no longer there
 //   - the store cannot be read: tokens in memory are used until they end, then Get fails and may be retried
 //
 // At most once a second, Get compares the token in memory with the store (granted.dropStale) and drops it where

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"sync"
 
 	"github.com/vmcp-dev/vmcp/internal/files"
 )
@@ -34,17 +33,23 @@ func (s *Store) renew(ctx context.Context, backend, principal string, f func(*Gr
 		return unavailable("%w", err)
 	}
 	defer unlock()
-	g, err := s.Find(ctx, backend, principal)
+	stored, err := s.stored(backend, principal)
 	if err != nil {
 		return unavailable("%w", err)
+	}
+	k, g := grantKey{backend, principal}, stored
+	if unsaved := s.unsaved.inPlaceOf(k, stored); unsaved != nil { // the refresh token of the file is used up
+		g = unsaved
 	}
 	next, err := f(g)
 	if err != nil || next == nil {
 		return err
 	}
-	if err := s.Put(ctx, backend, principal, next); err != nil {
-		return unavailable("%w", err)
+	if err := s.Put(ctx, backend, principal, next); err != nil { // issued by the authorization server, but not written
+		s.unsaved.keep(k, next, stored)
+		return nil
 	}
+	s.unsaved.forget(k)
 	return nil
 }
 
@@ -62,58 +67,52 @@ type Rows interface {
 	RemoveTokens(ctx context.Context, backend string, principal *string) (int, error)
 }
 
-// Shared keeps grants in rows. A renewed grant that could not be written is kept in memory until it can: after
-// rotation its refresh token is the only valid one.
+// Shared keeps grants in rows. A renewed grant that could not be written is kept in memory until it can.
 type Shared struct {
-	rows Rows
-
-	mu      sync.Mutex
-	unsaved map[grantKey]*Grant // guarded by mu
+	rows    Rows
+	unsaved unsaved
 }
 
-type grantKey struct{ backend, principal string }
-
-// maxUnsaved bounds the grants that are not written yet.
-const maxUnsaved = maxGrants
-
 // Share returns a keeper over rows.
-func Share(rows Rows) *Shared { return &Shared{rows: rows, unsaved: map[grantKey]*Grant{}} }
+func Share(rows Rows) *Shared { return &Shared{rows: rows} }
 
 // Find implements Keeper.
 func (s *Shared) Find(ctx context.Context, backend, principal string) (*Grant, error) {
-	if g := s.save(ctx, backend, principal); g != nil {
-		return g, nil
-	}
+	k := grantKey{backend, principal}
 	text, err := s.rows.Token(ctx, backend, principal)
 	if err != nil {
+		if g := s.unsaved.waiting(k); g != nil {
+			return g, nil
+		}
 		return nil, err
 	}
-	return readGrant(text)
+	stored, err := readGrant(text)
+	if err != nil || s.unsaved.inPlaceOf(k, stored) == nil {
+		return stored, err
+	}
+	return s.save(ctx, k, stored)
 }
 
-// save writes the unsaved grant, if there is one, and returns it.
-func (s *Shared) save(ctx context.Context, backend, principal string) *Grant {
-	k := grantKey{backend, principal}
-	g := s.waiting(k)
-	if g == nil {
-		return nil
+// save writes the unsaved grant that replaces stored, and returns what holds then: that grant, also if it cannot be
+// written, or what another replica has stored.
+func (s *Shared) save(ctx context.Context, k grantKey, stored *Grant) (*Grant, error) {
+	g := s.unsaved.inPlaceOf(k, stored)
+	_, err := s.rows.RenewToken(ctx, k.backend, k.principal, func(text []byte) ([]byte, error) {
+		now, err := readGrant(text)
+		if err != nil {
+			return nil, err
+		}
+		if next := s.unsaved.inPlaceOf(k, now); next != nil {
+			g = next
+			return json.Marshal(next)
+		}
+		g = now
+		return nil, nil
+	})
+	if err == nil {
+		s.unsaved.forget(k)
 	}
-	if err := s.Put(ctx, backend, principal, g); err != nil {
-		return g
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.unsaved[k] == g {
-		delete(s.unsaved, k)
-	}
-	return g
-}
-
-// waiting returns the unsaved grant of a key; nil when there is none.
-func (s *Shared) waiting(k grantKey) *Grant {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.unsaved[k]
+	return g, nil
 }
 
 // Put implements Keeper.
@@ -127,39 +126,26 @@ func (s *Shared) Put(ctx context.Context, backend, principal string, g *Grant) e
 
 // Remove implements Keeper.
 func (s *Shared) Remove(ctx context.Context, backend, principal string) (int, error) {
-	s.forget(func(k grantKey) bool { return k == grantKey{backend, principal} })
 	return s.rows.RemoveTokens(ctx, backend, &principal)
 }
 
 // RemoveAll implements Keeper.
 func (s *Shared) RemoveAll(ctx context.Context, backend string) (int, error) {
-	s.forget(func(k grantKey) bool { return k.backend == backend })
 	return s.rows.RemoveTokens(ctx, backend, nil)
 }
 
-func (s *Shared) forget(which func(grantKey) bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for k := range s.unsaved {
-		if which(k) {
-			delete(s.unsaved, k)
-		}
-	}
-}
-
-// renew implements Keeper. The row is locked while f asks the authorization server. A grant
-// that could not be written before takes the place of the row's.
+// renew implements Keeper. The row is locked while f asks the authorization server.
 func (s *Shared) renew(ctx context.Context, backend, principal string, f func(*Grant) (*Grant, error)) error {
-	s.save(ctx, backend, principal)
 	k := grantKey{backend, principal}
-	var next *Grant
+	var stored, next *Grant
 	var failed error
 	_, err := s.rows.RenewToken(ctx, backend, principal, func(text []byte) ([]byte, error) {
-		g, err := readGrant(text)
-		if err != nil {
+		var err error
+		if stored, err = readGrant(text); err != nil {
 			return nil, err
 		}
-		if unsaved := s.waiting(k); unsaved != nil { // the refresh token of the row is used up
+		g := stored
+		if unsaved := s.unsaved.inPlaceOf(k, stored); unsaved != nil { // the refresh token of the row is used up
 			g = unsaved
 		}
 		if next, failed = f(g); failed != nil || next == nil {
@@ -171,16 +157,12 @@ func (s *Shared) renew(ctx context.Context, backend, principal string, f func(*G
 	case failed != nil:
 		return failed
 	case err != nil && next != nil: // issued by the authorization server, but not written
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if len(s.unsaved) < maxUnsaved {
-			s.unsaved[k] = next
-		}
+		s.unsaved.keep(k, next, stored)
 		return nil
 	case err != nil:
 		return unavailable("%w", err)
 	case next != nil:
-		s.forget(func(other grantKey) bool { return other == k })
+		s.unsaved.forget(k)
 	}
 	return nil
 }

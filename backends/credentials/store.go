@@ -46,8 +46,9 @@ type Grant struct {
 // and issuer as additional data, so that a record copied to another principal does not open. The
 // file is read again when another process has changed it.
 type Store struct {
-	path string
-	keys []sealKey // the first one seals
+	path    string
+	keys    []sealKey // the first one seals
+	unsaved unsaved
 
 	mu      sync.Mutex
 	stamp   files.Stamp // guarded by mu
@@ -102,13 +103,43 @@ func ParseKey(text string) ([]byte, error) {
 	return key, nil
 }
 
-// Find implements Keeper.
+// Find implements Keeper. A renewed grant that could not be written is written now, or returned nevertheless.
 func (s *Store) Find(_ context.Context, backend, principal string) (*Grant, error) {
+	stored, err := s.stored(backend, principal)
+	if err != nil {
+		return nil, err
+	}
+	k := grantKey{backend, principal}
+	next := s.unsaved.inPlaceOf(k, stored)
+	if next == nil {
+		return stored, nil
+	}
+	err = s.change(func() error {
+		now, err := s.grant(backend, principal)
+		if err != nil || s.unsaved.inPlaceOf(k, now) == nil { // another process has stored or removed one
+			next = now
+			return err
+		}
+		return s.put(backend, principal, next)
+	})
+	if err == nil {
+		s.unsaved.forget(k)
+	}
+	return next, nil
+}
+
+// stored returns the grant in the file, nil when there is none.
+func (s *Store) stored(backend, principal string) (*Grant, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.read(); err != nil {
 		return nil, err
 	}
+	return s.grant(backend, principal)
+}
+
+// grant returns the grant among the records, nil when there is none. mu is held.
+func (s *Store) grant(backend, principal string) (*Grant, error) {
 	i := s.index(backend, principal)
 	if i < 0 {
 		return nil, nil
@@ -118,22 +149,25 @@ func (s *Store) Find(_ context.Context, backend, principal string) (*Grant, erro
 
 // Put implements Keeper. The grant is on disk when Put returns.
 func (s *Store) Put(_ context.Context, backend, principal string, g *Grant) error {
-	return s.change(func() error {
-		i := s.index(backend, principal)
-		if i < 0 && len(s.records) >= maxGrants {
-			return fmt.Errorf("%s: %d logins are stored, which is the maximum; remove some with vmcp logout", s.path, maxGrants)
-		}
-		r, err := s.seal(record{Backend: backend, Principal: principal, Issuer: g.Issuer}, g)
-		switch {
-		case err != nil:
-			return err
-		case i < 0:
-			s.records = append(s.records, r)
-		default:
-			s.records[i] = r
-		}
-		return nil
-	})
+	return s.change(func() error { return s.put(backend, principal, g) })
+}
+
+// put replaces a grant among the records. mu is held.
+func (s *Store) put(backend, principal string, g *Grant) error {
+	i := s.index(backend, principal)
+	if i < 0 && len(s.records) >= maxGrants {
+		return fmt.Errorf("%s: %d logins are stored, which is the maximum; remove some with vmcp logout", s.path, maxGrants)
+	}
+	r, err := s.seal(record{Backend: backend, Principal: principal, Issuer: g.Issuer}, g)
+	switch {
+	case err != nil:
+		return err
+	case i < 0:
+		s.records = append(s.records, r)
+	default:
+		s.records[i] = r
+	}
+	return nil
 }
 
 // Remove implements Keeper.
