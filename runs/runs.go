@@ -205,7 +205,7 @@ type Store interface {
 	// ErrUnknown, ErrEnded, ErrNoQuestion, ErrAnswered for any but the first, ErrLate.
 	Answer(ctx context.Context, id, key string, answer json.RawMessage) error
 	// Resolve stores the outcome of a call in doubt. The run is due when none is left.
-	// ErrUnknown, ErrEnded, ErrNoDoubt, ErrDamaged.
+	// ErrUnknown, ErrEnded, ErrNoDoubt, ErrDamaged, *LimitError.
 	Resolve(ctx context.Context, id, key string, r Resolution) error
 	// Cancel ends a run: its owner can begin no more effects. ErrUnknown, ErrEnded.
 	Cancel(ctx context.Context, id, reason string) error

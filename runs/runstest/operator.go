@@ -379,6 +379,15 @@ func testLimits(t *testing.T, open Open) {
 		t.Errorf("Begin of too many: %v", err)
 	}
 	end(t, l, runs.Outcome{State: runs.Failed, Error: limit.Error()})
+
+	id = start(t, s, example()).ID
+	l = take(t, s, id)
+	must(t, l.Begin(t.Context(), call("0")))
+	end(t, l, runs.Outcome{State: runs.Doubt, Doubts: []string{"0"}})
+	if err := s.Resolve(t.Context(), id, "0", runs.Resolution{Done: json.RawMessage(`"` + strings.Repeat("x", 2000) + `"`)}); !errors.As(err, &limit) || limit.Name != "maxBytes" {
+		t.Errorf("Resolve with too much: %v", err)
+	}
+	must(t, s.Resolve(t.Context(), id, "0", runs.Resolution{Done: json.RawMessage(`7`)}))
 }
 
 func testKeep(t *testing.T, open Open) {

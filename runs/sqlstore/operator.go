@@ -82,6 +82,12 @@ func (s *Store) Resolve(ctx context.Context, id, key string, to runs.Resolution)
 			return runs.ErrNoDoubt
 		}
 		resolved := to.Entry(j.entries[i])
+		size := j.run.Bytes + runs.Size(resolved) - runs.Size(j.entries[i])
+		if resolved.Done {
+			if err := s.options.Admit(len(j.entries), size); err != nil {
+				return err
+			}
+		}
 		text, err := encodeEntry(resolved)
 		if err != nil {
 			return err
@@ -108,7 +114,7 @@ func (s *Store) Resolve(ctx context.Context, id, key string, to runs.Resolution)
 			state, wake, result = runs.Doubt, micros(j.run.Wake), j.result
 		}
 		_, err = t.exec(ctx, `UPDATE @runs SET state = ?, wake = ?, updated = {now}, doubts = ?, result = ?, bytes = ?, head = ?, keys = ? WHERE id = ?`,
-			string(state), wake, strings.Join(left, " "), result, j.run.Bytes+runs.Size(resolved)-runs.Size(j.entries[i]), s.head(id, &j.chain), s.withKey(j.keys), id)
+			string(state), wake, strings.Join(left, " "), result, size, s.head(id, &j.chain), s.withKey(j.keys), id)
 		return err
 	})
 }
