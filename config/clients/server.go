@@ -257,6 +257,11 @@ func (t *translation) readRules() {
 			t.note("%s is not carried: approving calls is the client's business", name)
 		}
 	}
+	for _, name := range []string{"startup_timeout_sec", "startup_timeout_ms"} {
+		if t.has(name) {
+			t.note("%s is not carried: operational.startup.wait is how long requests wait for backends that are connecting", name)
+		}
+	}
 	if t.has("oauth") || t.has("auth") {
 		t.note("the client's login is not carried: see outgoingAuth")
 	}
