@@ -32,6 +32,8 @@ func TestRunsThatOutliveTheirProcess(t *testing.T) {
 		"retry":         `def run(p): return retry(lambda: try_call_tool("lost"), delay=0).kind`,
 		"retried get":   `def run(p): return retry(lambda: try_call_tool("get"), delay=0).kind`,
 		"failing get":   `def run(p): return retry(lambda: call_tool("get"), delay=0)`,
+		"late get":      `def run(p): return call_tool("late get")`,
+		"late":          `def run(p): return call_tool("late")`,
 		"hidden":        "def pay():\n    parallel([lambda: try_call_tool(\"lost\")])\n    fail(\"no\")\ndef run(p): return retry(pay, delay=0)",
 		"sleep":         "def run(p):\n    began = time.now()\n    sleep(\"5s\")\n    sleep(\"2d\")\n    return str(began)",
 		"sleeps":        `def run(p): return parallel([lambda: sleep("2d"), lambda: sleep(0), lambda: sleep("1h")])`,
@@ -51,14 +53,24 @@ func TestRunsThatOutliveTheirProcess(t *testing.T) {
 // twoRounds runs p twice over one journal, the second time two days later, and returns the results.
 func twoRounds(t *testing.T, p *script.Program, isolation script.Isolation) (seen string) {
 	lost := func(context.Context, json.RawMessage) (json.RawMessage, error) { return nil, errors.New("reset") }
-	h := &keys{Host: &scripttest.Host{Answer: scripttest.Later, Tools: map[string]scripttest.Tool{"lost": lost, "get": lost, "echo": scripttest.Echo}}}
+	late := func(how script.Repeat) scripttest.Tool {
+		return func(ctx context.Context, args json.RawMessage) (json.RawMessage, error) {
+			if err := script.Decide(ctx, how); err != nil {
+				return nil, err
+			}
+			return lost(ctx, args)
+		}
+	}
+	h := &keys{Host: &scripttest.Host{Answer: scripttest.Later, Tools: map[string]scripttest.Tool{
+		"lost": lost, "get": lost, "echo": scripttest.Echo, "late": late(script.Once), "late get": late(script.Idempotent),
+	}}}
 	j := journal.New()
 	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 	for range 2 {
 		res, err := p.Run(t.Context(), script.RunOptions{
 			Host: h, Journal: j, Isolation: isolation, ID: "RUN", Clock: fixed{now}, Hold: 10 * time.Second,
 			Repeat: func(e script.Effect) script.Repeat {
-				return map[string]script.Repeat{"get": script.Idempotent}[e.Name]
+				return map[string]script.Repeat{"get": script.Idempotent, "late": script.Undecided, "late get": script.Undecided}[e.Name]
 			},
 		})
 		var s *script.Suspended
