@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -154,13 +155,46 @@ func newServer(h http.Handler, log *slog.Logger) *server {
 const unreadTime = 2 * time.Second
 
 // brief bounds how long a response waits for the rest of its request's body, which net/http reads before it sends the response.
+// There is no such bound behind a body that was read: net/http watches the connection then, and would take the end of the
+// time for the end of the client, whose next request on the connection would be cancelled.
 func brief(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var body *readBody
+		if r.ContentLength < 0 {
+			body = &readBody{ReadCloser: r.Body}
+			r.Body = body
+		}
 		h.ServeHTTP(w, r)
-		if r.ContentLength != 0 {
+		if !wasRead(r, body) {
 			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(unreadTime))
 		}
 	})
+}
+
+// wasRead reports whether the body of a request was read to its end; body is one without a Content-Length.
+func wasRead(r *http.Request, body *readBody) bool {
+	switch {
+	case r.ContentLength == 0:
+		return true
+	case body != nil:
+		return body.ended
+	case r.ProtoMajor != 1: // the bound is that of a stream then, not of a connection
+		return false
+	}
+	_, err := r.Body.Read(nil) // which does not wait where the length is known
+	return err == io.EOF
+}
+
+// readBody notes the end of a body. It is read by one goroutine at a time, and by none after its handler.
+type readBody struct {
+	io.ReadCloser
+	ended bool
+}
+
+func (b *readBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	b.ended = b.ended || err == io.EOF
+	return n, err
 }
 
 func (s *server) count(_ net.Conn, state http.ConnState) {

@@ -1,10 +1,12 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -14,6 +16,7 @@ import (
 	"net/url"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -185,3 +188,78 @@ func TestUnreadBodiesEnd(t *testing.T) {
 		t.Errorf("a request whose body does not come: %q", text)
 	}
 }
+
+// slowConn is a connection whose peer takes nothing while it is held.
+type slowConn struct {
+	net.Conn
+	held chan struct{}
+}
+
+func (c slowConn) Write(b []byte) (int, error) {
+	<-c.held
+	return c.Conn.Write(b)
+}
+
+// The time for the rest of a request's body does not run for a body that was read: a client that takes its response late,
+// or a process that stands still, does not lose the next request on the connection.
+func TestALateResponseKeepsItsConnection(t *testing.T) {
+	t.Parallel()
+	for name, body := range map[string]string{
+		"known length": "POST /read HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}",
+		"chunked":      "POST /read HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := newServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				_, err := io.Copy(io.Discard, r.Body)
+				fmt.Fprint(w, "read: ", errors.Join(err, r.Context().Err()))
+			}), slog.New(slog.DiscardHandler))
+			ours, theirs := net.Pipe()
+			held := make(chan struct{})
+			l := &oneConn{conn: slowConn{theirs, held}, closed: make(chan struct{})}
+			go server.Serve(l)
+			defer server.Close()
+			answers := bufio.NewReader(ours)
+			for i := range 2 {
+				if _, err := io.WriteString(ours, body); err != nil {
+					t.Fatal(err)
+				}
+				if i == 0 {
+					time.Sleep(unreadTime + unreadTime/4) // the response is not taken
+					close(held)
+				}
+				resp, err := http.ReadResponse(answers, nil)
+				if err != nil {
+					t.Fatalf("request %d: %v", i, err)
+				}
+				text, err := io.ReadAll(resp.Body)
+				if err != nil || string(text) != "read: <nil>" {
+					t.Errorf("request %d: %q, %v", i, text, err)
+				}
+			}
+		})
+	}
+}
+
+// oneConn is a listener with one connection.
+type oneConn struct {
+	conn       net.Conn
+	begin, end sync.Once
+	closed     chan struct{}
+}
+
+func (l *oneConn) Accept() (c net.Conn, err error) {
+	l.begin.Do(func() { c = l.conn })
+	if c == nil {
+		<-l.closed
+		err = net.ErrClosed
+	}
+	return c, err
+}
+
+func (l *oneConn) Close() error {
+	l.end.Do(func() { close(l.closed) })
+	return nil
+}
+
+func (l *oneConn) Addr() net.Addr { return &net.TCPAddr{} }
