@@ -186,13 +186,13 @@ func (r *Run) intend(b *branch, e Effect, entry *Entry) error {
 }
 
 // Decide records that the effect that ctx belongs to begins, if it was Undecided whether it may be repeated. It is called
-// once the peer is known, before the request is sent. An error ends the run.
-func Decide(ctx context.Context, how Repeat) error {
+// once the peer is known, before the request is sent; repeat tells then. An error ends the run.
+func Decide(ctx context.Context, repeat func() Repeat) error {
 	b := callerOf(ctx)
 	if b == nil || !b.rounds.undecided {
 		return nil
 	}
-	entry := b.rounds.entry
+	how, entry := repeat(), b.rounds.entry
 	b.rounds.undecided, entry.Repeatable = false, how.allowed()
 	if how == ReadOnly {
 		return nil

@@ -293,7 +293,7 @@ func TestUndecided(t *testing.T) {
 			for _, lost := range []bool{false, true} {
 				sent := map[string]int{}
 				h := &scripttest.Host{Tools: map[string]scripttest.Tool{"pay": func(ctx context.Context, args json.RawMessage) (json.RawMessage, error) {
-					if err := script.Decide(ctx, how); err != nil {
+					if err := script.Decide(ctx, func() script.Repeat { return how }); err != nil {
 						return nil, err
 					}
 					sent[string(args)]++

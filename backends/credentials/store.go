@@ -116,9 +116,12 @@ func (s *Store) Find(_ context.Context, backend, principal string) (*Grant, erro
 	}
 	err = s.change(func() error {
 		now, err := s.grant(backend, principal)
-		if err != nil || s.unsaved.inPlaceOf(k, now) == nil { // another process has stored or removed one
-			next = now
+		switch {
+		case err != nil:
 			return err
+		case s.unsaved.inPlaceOf(k, now) == nil: // another process has stored or removed one
+			next = now
+			return nil
 		}
 		return s.put(backend, principal, next)
 	})

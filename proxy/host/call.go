@@ -109,7 +109,7 @@ func (h *Host) read(ctx context.Context, resp *backends.Response) (json.RawMessa
 func (c *Call) Find(ctx context.Context, view func(*catalog.Catalog) *catalog.View, name string) (*catalog.Entry, error) {
 	e, err := c.Host.find(ctx, view, name)
 	if err == nil {
-		err = script.Decide(ctx, e.Repeat())
+		err = script.Decide(ctx, e.Repeat)
 	}
 	if err != nil {
 		return nil, err

@@ -55,7 +55,7 @@ func twoRounds(t *testing.T, p *script.Program, isolation script.Isolation) (see
 	lost := func(context.Context, json.RawMessage) (json.RawMessage, error) { return nil, errors.New("reset") }
 	late := func(how script.Repeat) scripttest.Tool {
 		return func(ctx context.Context, args json.RawMessage) (json.RawMessage, error) {
-			if err := script.Decide(ctx, how); err != nil {
+			if err := script.Decide(ctx, func() script.Repeat { return how }); err != nil {
 				return nil, err
 			}
 			return lost(ctx, args)
