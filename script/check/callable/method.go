@@ -189,8 +189,6 @@ func dictGet(on *types.Atom, args []Argument) types.Type {
 		return types.Join(f.Type, fallback)
 	case has:
 		return types.Any
-	case on.Declared() && len(args) > 1:
-		return types.Any
 	}
 	return types.Any
 }

@@ -55,7 +55,7 @@ func Match(pattern types.Type) types.Type {
 
 // namedGroups returns the dict of the named groups.
 func namedGroups(re *syntax.Regexp, always map[int]bool) types.Type {
-	a := &types.Atom{Kind: types.Dict, Role: types.Output, Name: "the pattern"}
+	a := &types.Atom{Kind: types.Dict, Role: types.Output, Name: "the pattern", Declared: true}
 	for i, name := range re.CapNames() {
 		if name == "" {
 			continue

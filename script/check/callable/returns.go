@@ -67,7 +67,7 @@ var actions = []any{"accept", "decline", "cancel"}
 // Caller is the result of caller().
 var Caller = func() types.Type {
 	text, list := types.Kinds(types.Text), types.ListOf(types.Kinds(types.Text))
-	a := &types.Atom{Kind: types.Dict, Role: types.Output, Name: "caller()"}
+	a := &types.Atom{Kind: types.Dict, Role: types.Output, Name: "caller()", Declared: true}
 	a.Fields = []types.Field{{Name: "subject", Type: text}, {Name: "issuer", Type: text}, {Name: "groups", Type: list}, {Name: "scopes", Type: list}, {Name: "client", Type: text}}
 	return types.Of(a)
 }()

@@ -108,7 +108,7 @@ func (e *engine) field(x *syntax.IndexExpr, on types.Type, name string) types.Ty
 				optional++
 				from = a
 			}
-		case a.Declared():
+		case a.Declared:
 			missing++
 			from = a
 		default:

@@ -107,7 +107,7 @@ func (e *engine) joins(a callable.Argument) {
 // gotten reports a key that a dict with declared fields does not have.
 func (e *engine) gotten(key callable.Argument, fallback bool, on *types.Atom) {
 	name, ok := key.Type.Text()
-	if !ok || !on.Declared() || e.isWild(name) {
+	if !ok || !on.Declared || e.isWild(name) {
 		return
 	}
 	if _, has := on.Field(name); has {

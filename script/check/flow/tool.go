@@ -158,7 +158,7 @@ func (e *engine) pagesHint(t *Tool, got given) string {
 func below(t types.Type, path string) (types.Type, bool) {
 	for name := range strings.SplitSeq(path, ".") {
 		a := t.Only()
-		if a == nil || !a.Declared() {
+		if a == nil || !a.Declared {
 			return types.Any, true
 		}
 		f, ok := a.Field(name)

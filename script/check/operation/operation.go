@@ -164,7 +164,7 @@ func ordered(a, b *types.Atom, numbers bool) bool {
 
 // Merged returns a | b for dicts.
 func Merged(a, b *types.Atom) types.Type {
-	if a.Role != types.Made && len(a.Fields) == 0 || b.Role != types.Made && len(b.Fields) == 0 {
+	if a.Role != types.Made && !a.Declared || b.Role != types.Made && !b.Declared {
 		return types.Kinds(types.Dict)
 	}
 	out := &types.Atom{Kind: types.Dict, Role: types.Made, Open: a.Open || b.Open, Elem: types.Join(a.Elem, b.Elem), Fields: slices.Clone(a.Fields)}

@@ -59,11 +59,6 @@ func IsJSON(a *Atom) bool {
 	return slices.Contains([]Kind{None, Bool, Int, Float, Text, List, Dict, Tuple}, a.Kind)
 }
 
-// Declared reports whether all fields of an atom are declared.
-func (a *Atom) Declared() bool {
-	return a.Kind == Dict && len(a.Fields) > 0 && !a.Wide && (a.Role == Output || a.Role == Params || a.Role == Content)
-}
-
 // Unnamed returns the type under keys that are not fields.
 func (a *Atom) Unnamed() Type {
 	if a.Role == Made {

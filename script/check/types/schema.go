@@ -241,12 +241,10 @@ func (r *reader) record(s *Schema, m map[string]json.RawMessage) *Atom {
 	if !s.Known && (m["anyOf"] != nil || m["oneOf"] != nil || m["allOf"] != nil || m["patternProperties"] != nil) {
 		return &Atom{Kind: Dict, Open: true, Elem: Any}
 	}
-	if m["additionalProperties"] != nil && !s.Closed || m["patternProperties"] != nil {
-		a.Wide = true
-	}
+	wide := m["additionalProperties"] != nil && !s.Closed || m["patternProperties"] != nil // other fields are expected
 	missing := Optional
 	if m["anyOf"] != nil || m["oneOf"] != nil || m["allOf"] != nil || m["if"] != nil || m["dependentSchemas"] != nil || m["dependentRequired"] != nil || m["dependencies"] != nil {
-		a.Wide, missing = true, Maybe // which fields are present depends on others
+		wide, missing = true, Maybe // which fields are present depends on others
 	}
 	for _, p := range s.Props {
 		f := Field{Name: p.Name, Type: p.Schema.Type}
@@ -255,6 +253,7 @@ func (r *reader) record(s *Schema, m map[string]json.RawMessage) *Atom {
 		}
 		a.Fields = append(a.Fields, f)
 	}
+	a.Declared = len(a.Fields) > 0 && !wide && r.role != Plain
 	return a
 }
 

@@ -70,7 +70,9 @@ type Atom struct {
 	// Fields are those of a dict or struct, Open says that a dict may have others.
 	Fields []Field
 	Open   bool
-	Wide   bool // other fields are expected
+	// Declared says that the fields are all that whoever declared the dict expects, so that another name is a mistake.
+	// What a condition proves about single fields does not change it.
+	Declared bool
 	// Role is the origin of a dict or struct.
 	Role Role
 	// Name names it in messages: the tool whose output it is, the struct's name.
