@@ -18,7 +18,7 @@ var callKinds = kinds{"name": "text", "tool": "text", "args": "dict", "timeout":
 var meanings = map[string]check.Builtin{
 	"call_tool":     {Tool: param(0, "name"), Args: param(1, "args"), Effect: true, Types: callKinds, Returns: "output"},
 	"try_call_tool": {Tool: param(0, "name"), Args: param(1, "args"), Effect: true, Types: callKinds, Returns: "outcome"},
-	"pages": {Tool: param(0, "tool"), Effect: true, Returns: "pages",
+	"pages": {Tool: param(0, "tool"), Args: param(1, "args"), Effect: true, Returns: "pages",
 		Types: kinds{"tool": "text", "args": "dict", "cursor": "text", "next": "text", "each": "function"}},
 	"retry": {Effect: true, Repeats: param(0, "fn"), Returns: "called",
 		Types: kinds{"fn": "function", "max_attempts": "positive", "delay": "duration", "backoff": "number", "max_delay": "duration", "jitter": "number"}},

@@ -50,6 +50,24 @@ func TestEveryBuiltinHasATestFile(t *testing.T) {
 	}
 }
 
+// TestBuiltinsThatCallToolsSayTheirArguments: a builtin with a parameter that names a tool also has the one with the tool's
+// arguments, without which checks and completions would skip them.
+func TestBuiltinsThatCallToolsSayTheirArguments(t *testing.T) {
+	calls := 0
+	for _, b := range builtins.Table() {
+		if b.Tool.Name == "" {
+			continue
+		}
+		calls++
+		if b.Args.Name == "" || !strings.Contains(b.Signature, b.Args.Name) {
+			t.Errorf("%s(%s) names a tool by %s, and its arguments by %q", b.Name, b.Signature, b.Tool.Name, b.Args.Name)
+		}
+	}
+	if calls < 3 {
+		t.Errorf("%d builtins call tools, want call_tool, try_call_tool and pages", calls)
+	}
+}
+
 func TestReferencePageIsUpToDate(t *testing.T) {
 	var want bytes.Buffer
 	if err := builtins.WriteReference(&want); err != nil {

@@ -1,6 +1,7 @@
 package check_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -195,6 +196,30 @@ func TestDeclarationsInsideOfSomething(t *testing.T) {
 		have := problems.Error()
 		if want == "" && have != "" || want != "" && !strings.HasPrefix(have, want+": error: tool: this declares nothing") {
 			t.Errorf("%s\nhas %q, want %q", text, have, want)
+		}
+	}
+}
+
+// TestPagesIsCheckedAsACall: the arguments of pages are those of the tool that it calls, without the cursor.
+func TestPagesIsCheckedAsACall(t *testing.T) {
+	tools := map[string]check.Tool{"issues": {
+		Input:  json.RawMessage(`{"type": "object", "required": ["repo", "cursor"], "properties": {"repo": {"type": "string"}, "limit": {"type": "integer"}, "state": {"enum": ["open", "closed"]}, "cursor": {"type": "string"}}, "additionalProperties": false}`),
+		Output: json.RawMessage(`{"type": "object", "properties": {"issues": {"type": "array", "items": {"type": "object", "properties": {"title": {"type": "string"}}}}, "nextCursor": {"type": "string"}}}`),
+	}}
+	body := func(pages string) string {
+		return "tool(name = \"p\", description = \"D.\")\n\ndef run(params):\n    return [i.get(\"title\") for i in " + pages + "]\n"
+	}
+	for _, tt := range []struct{ args, want string }{
+		{`{"repo": "a", "limit": 3, "state": "open"}`, ""},
+		{`{"repo": params["repo"]}`, ""},
+		{`{"repository": "a", "limit": "x", "state": "weird"}`, `p.star:4:37: error: issues needs the argument repo [argument-missing]
+p.star:4:54: error: issues has no argument "repository"; it has repo, limit, state, cursor [argument-unknown]
+p.star:4:82: error: limit wants an integer, this is a string [argument-type]
+p.star:4:96: error: state is open or closed, this is "weird" [argument-value]`},
+	} {
+		got := strings.Join(checkText("p.star", body(`pages("issues", `+tt.args+`, items = "issues")`), tools), "\n")
+		if got != tt.want {
+			t.Errorf("pages(%s):\n got %s\nwant %s", tt.args, got, tt.want)
 		}
 	}
 }

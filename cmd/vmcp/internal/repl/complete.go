@@ -17,7 +17,7 @@ var toolCalls = func() map[string]struct{ tool, args int } {
 	calls := map[string]struct{ tool, args int }{}
 	for _, b := range builtins.Table() {
 		if b.Tool.Name != "" {
-			calls[b.Name] = struct{ tool, args int }{b.Tool.Index, 1}
+			calls[b.Name] = struct{ tool, args int }{b.Tool.Index, b.Args.Index}
 		}
 	}
 	return calls
