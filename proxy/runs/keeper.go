@@ -185,7 +185,7 @@ func (k *Keeper) Start(ctx context.Context, run store.Run) (id string, isNew boo
 	began := time.Now()
 	r, isNew, err := k.of(false).Start(ctx, run)
 	k.wrote(began, err)
-	return r.ID, isNew, storeError("", err)
+	return r.ID, isNew, storeError(r.ID, err)
 }
 
 // Answer stores an answer to a question of a run. If the question is not open any more, that is no error: a request may

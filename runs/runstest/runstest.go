@@ -34,6 +34,7 @@ func Test(t *testing.T, fresh func(t *testing.T) Open) {
 		{"a run comes back as it was begun", testStart},
 		{"an idempotency key belongs to one request", testDedupe},
 		{"six equal requests at once begin one run", testDedupeAtOnce},
+		{"a request is repeated while its run records", testRepeatBesideOwner},
 		{"a run is created with its entries so far", testCreate},
 		{"entries come back in order", testOrder},
 		{"any bytes come back", testBytes},
@@ -281,6 +282,41 @@ func testCreate(t *testing.T, open Open) {
 	must(t, err)
 	_, err = l.Open(t.Context(), script.Header{Program: "other", Args: "a", Engine: 1})
 	wantErr(t, "Open of another program", err, scriptjournal.ErrOtherRun)
+	end(t, l, runs.Outcome{State: runs.Paused})
+}
+
+// testRepeatBesideOwner: whoever repeats a request gets its run, whatever the owner writes between the statements of the look-up.
+func testRepeatBesideOwner(t *testing.T, open Open) {
+	s := open(t, runs.Options{})
+	r := example()
+	r.Dedupe = "k"
+	id := start(t, s, r).ID
+	l := take(t, s, id)
+	done := make(chan struct{})
+	var wg sync.WaitGroup
+	for range 2 {
+		other := open(t, runs.Options{})
+		wg.Go(func() {
+			for {
+				if got, created, err := other.Start(t.Context(), r); err != nil || created || got.ID != id || got.State != runs.Running {
+					t.Errorf("Start beside the owner: %s %s, created %t, %v; want %s running", got.ID, got.State, created, err, id)
+					return
+				}
+				select {
+				case <-done:
+					return
+				default:
+				}
+			}
+		})
+	}
+	for i := range 100 {
+		key := fmt.Sprint(i)
+		must(t, l.Begin(t.Context(), call(key)))
+		must(t, l.Record(answered(key, "1")))
+	}
+	close(done)
+	wg.Wait()
 	end(t, l, runs.Outcome{State: runs.Paused})
 }
 

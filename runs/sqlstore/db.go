@@ -19,6 +19,10 @@ type tx interface {
 	query(ctx context.Context, sql string, args []any, row func(scan func(dest ...any) error) error) error
 }
 
+// snapshot is a transaction that only reads, and whose statements all see the database in one state. In PostgreSQL each
+// statement of a transaction that writes sees a state of its own.
+type snapshot struct{ tx }
+
 // stmt is a statement with its arguments.
 type stmt struct {
 	sql  string
@@ -33,8 +37,8 @@ type database interface {
 	// batch runs statements in one transaction that is durable when batch returns. If the first one
 	// changes no row, nothing is changed and batch returns errFenced. They may be run twice.
 	batch(ctx context.Context, stmts []stmt) error
-	// read runs f on a snapshot of the database.
-	read(ctx context.Context, f func(tx) error) error
+	// read runs f on a snapshot of the database; f may be run again.
+	read(ctx context.Context, f func(snapshot) error) error
 	// announce is a statement that notifies other processes of a change; "" where they poll for changes.
 	announce() stmt
 	// watch calls changed whenever another process may have changed the database, until ctx ends.

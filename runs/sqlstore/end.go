@@ -44,7 +44,7 @@ func (l *lease) ask(questions []runs.Question) []stmt {
 
 // Answers implements [runs.Lease].
 func (l *lease) Answers(ctx context.Context) (found []runs.Question, err error) {
-	err = l.s.db.read(ctx, func(t tx) error {
+	err = l.s.db.read(ctx, func(t snapshot) error {
 		found, err = l.s.questions(ctx, t, l.id)
 		return err
 	})
@@ -150,7 +150,7 @@ func (s *Store) outline(ctx context.Context, t tx, id string, stmts []stmt) erro
 			return errFenced
 		}
 	}
-	j, err := s.load(ctx, t, id, true)
+	j, err := s.loadLocked(ctx, t, id)
 	if err != nil {
 		return err
 	}

@@ -390,7 +390,7 @@ func (l *lease) fence(set string, args ...any) stmt {
 func (l *lease) fenced(ctx context.Context, cancelled bool) error {
 	var state string
 	var epoch int64
-	err := l.s.db.read(ctx, func(t tx) error {
+	err := l.s.db.read(ctx, func(t snapshot) error {
 		return one(ctx, t, `SELECT state, epoch FROM @runs WHERE id = ?`, []any{l.id}, &state, &epoch)
 	})
 	if err != nil && !errors.Is(err, errNoRow) {

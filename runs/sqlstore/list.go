@@ -48,7 +48,7 @@ func (s *Store) List(ctx context.Context, f runs.Filter) ([]runs.Summary, string
 	}
 	limit := cmp.Or(f.Limit, 100)
 	var list []runs.Summary
-	err = s.db.read(ctx, func(t tx) error {
+	err = s.db.read(ctx, func(t snapshot) error {
 		list = nil
 		return t.query(ctx, `SELECT id, tool, principal, state, created, updated, wake, entries, doubts, result,
 			(SELECT COUNT(*) FROM @questions WHERE run = id AND answer IS NULL) FROM @runs`+w.text()+` ORDER BY updated DESC, id DESC LIMIT ?`, append(w.args, int64(limit+1)),
@@ -115,24 +115,31 @@ func (s *Store) summary(scan func(...any) error) (r runs.Summary, err error) {
 	return r, nil
 }
 
+// due finds the runs whose wake time has come, and those that have expired and have no owner. Each half is one range of an
+// index; {now} is in a subquery, since a volatile function is no condition of an index.
+const due = `SELECT id FROM (
+	SELECT * FROM (SELECT id, wake FROM @runs WHERE state NOT IN ('done', 'failed', 'cancelled') AND wake > 0 AND wake <= (SELECT {now}) ORDER BY wake LIMIT ?) AS awake
+	UNION
+	SELECT * FROM (SELECT id, wake FROM @runs WHERE state NOT IN ('done', 'failed', 'cancelled') AND expires > 0 AND expires <= (SELECT {now}) AND lease <= (SELECT {now}) ORDER BY expires LIMIT ?) AS expired
+) AS due ORDER BY wake LIMIT ?`
+
 // Due implements [runs.Store].
 func (s *Store) Due(ctx context.Context, n int) (ids []string, err error) {
-	err = s.db.read(ctx, func(t tx) error {
+	err = s.db.read(ctx, func(t snapshot) error {
 		ids = nil
-		return t.query(ctx, `SELECT id FROM @runs WHERE state NOT IN ('done', 'failed', 'cancelled') AND (wake > 0 AND wake <= {now} OR expires > 0 AND expires <= {now} AND lease <= {now}) ORDER BY wake LIMIT ?`,
-			[]any{int64(n)}, func(scan func(...any) error) error {
-				var id string
-				err := scan(&id)
-				ids = append(ids, id)
-				return err
-			})
+		return t.query(ctx, due, []any{int64(n), int64(n), int64(n)}, func(scan func(...any) error) error {
+			var id string
+			err := scan(&id)
+			ids = append(ids, id)
+			return err
+		})
 	})
 	return ids, err
 }
 
 // Sealed implements [runs.Store].
 func (s *Store) Sealed(ctx context.Context) (counts map[string]int, err error) {
-	err = s.db.read(ctx, func(t tx) error {
+	err = s.db.read(ctx, func(t snapshot) error {
 		counts = map[string]int{}
 		return t.query(ctx, `SELECT keys, COUNT(*) FROM @runs GROUP BY keys`, nil, func(scan func(...any) error) error {
 			var keys string
@@ -151,7 +158,7 @@ func (s *Store) Sealed(ctx context.Context) (counts map[string]int, err error) {
 
 // Stats implements [runs.Store].
 func (s *Store) Stats(ctx context.Context) (st runs.Stats, err error) {
-	err = s.db.read(ctx, func(t tx) error {
+	err = s.db.read(ctx, func(t snapshot) error {
 		st = runs.Stats{States: map[runs.State]int{}}
 		for _, state := range runs.States {
 			st.States[state] = 0

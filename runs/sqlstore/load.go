@@ -32,18 +32,40 @@ type stored struct {
 const columns = `tool, principal, COALESCE(dedupe, ''), program, about, header, state, epoch, owner, lease, wake, updated, entries, bytes, doubts, head, keys, result, {now}`
 
 // load reads and verifies a run. The error is runs.ErrUnknown, runs.ErrDamaged or runs.ErrSealed; with the last
-// two it returns the parts that were read, too. With lock the row is locked until the transaction ends.
-func (s *Store) load(ctx context.Context, t tx, id string, lock bool) (*stored, error) {
+// two it returns the parts that were read, too.
+func (s *Store) load(ctx context.Context, t snapshot, id string) (*stored, error) {
+	return s.loadAll(ctx, t, id, false)
+}
+
+// loadLocked is load in a transaction that writes. It locks the row of the run, without which an owner's next change could
+// come between the statements that read the row and the entries.
+func (s *Store) loadLocked(ctx context.Context, t tx, id string) (*stored, error) {
+	return s.loadAll(ctx, t, id, true)
+}
+
+func (s *Store) loadAll(ctx context.Context, t tx, id string, lock bool) (*stored, error) {
 	j, err := s.loadRow(ctx, t, id, lock)
 	if err != nil {
 		return j, err
 	}
-	for _, part := range []func(context.Context, tx, *stored) error{s.openAbout, s.loadProgram, s.loadResult, s.loadEntries, s.loadQuestions} {
-		if err := part(ctx, t, j); err != nil {
-			return j, fmt.Errorf("run %s: %w", id, err)
+	return j, s.loadParts(ctx, t, j, append(s.outside(), s.loadEntries))
+}
+
+// A part reads and verifies some of a run whose row was read.
+type part func(context.Context, tx, *stored) error
+
+// outside are the parts outside of the journal.
+func (s *Store) outside() []part {
+	return []part{s.openAbout, s.loadProgram, s.loadResult, s.loadQuestions}
+}
+
+func (s *Store) loadParts(ctx context.Context, t tx, j *stored, parts []part) error {
+	for _, read := range parts {
+		if err := read(ctx, t, j); err != nil {
+			return fmt.Errorf("run %s: %w", j.run.ID, err)
 		}
 	}
-	return j, nil
+	return nil
 }
 
 // loadRow reads the row of a run, not verified.
@@ -233,8 +255,8 @@ func (s *Store) questions(ctx context.Context, t tx, id string) (found []runs.Qu
 // Get implements [runs.Store].
 func (s *Store) Get(ctx context.Context, id string) (runs.Run, []script.Entry, error) {
 	var j *stored
-	err := s.db.read(ctx, func(t tx) (err error) {
-		j, err = s.load(ctx, t, id, false)
+	err := s.db.read(ctx, func(t snapshot) (err error) {
+		j, err = s.load(ctx, t, id)
 		return err
 	})
 	if j == nil {
@@ -249,7 +271,7 @@ func (s *Store) Acquire(ctx context.Context, id, owner string) (runs.Lease, erro
 	var refused error
 	began := timeNow()
 	err := s.db.write(ctx, func(t tx) error {
-		j, err := s.load(ctx, t, id, true)
+		j, err := s.loadLocked(ctx, t, id)
 		l, refused = nil, nil
 		switch {
 		case errors.Is(err, runs.ErrDamaged) && !j.run.State.Final():

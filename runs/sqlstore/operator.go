@@ -73,7 +73,7 @@ func (s *Store) withKey(keys []string) string {
 // Resolve implements [runs.Store].
 func (s *Store) Resolve(ctx context.Context, id, key string, to runs.Resolution) error {
 	return s.change(ctx, id, func(t tx, _ *stored) error {
-		j, err := s.load(ctx, t, id, true)
+		j, err := s.loadLocked(ctx, t, id)
 		if err != nil {
 			return err
 		}

@@ -119,11 +119,12 @@ func (c *cluster) write(ctx context.Context, do func(tx) error) error {
 	return err
 }
 
-func (c *cluster) read(ctx context.Context, do func(tx) error) error {
+func (c *cluster) read(ctx context.Context, do func(snapshot) error) error {
 	o := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
-	err, again := c.attempt(ctx, o, do)
+	read := func(t tx) error { return do(snapshot{t}) }
+	err, again := c.attempt(ctx, o, read)
 	if err != nil && again {
-		err, _ = c.attempt(ctx, o, do)
+		err, _ = c.attempt(ctx, o, read)
 	}
 	return err
 }

@@ -5,6 +5,8 @@ package sqlstore_test
 import (
 	"errors"
 	"fmt"
+	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -46,6 +48,35 @@ func TestPostgres(t *testing.T) {
 		schema := fmt.Sprintf("s%d", schemas.Add(1))
 		return func(t *testing.T, o runs.Options) runs.Store { return openPostgres(t, server.URL(), schema, o) }
 	})
+}
+
+// TestPostgresLooksUpDueRunsByIndex: a poll beside thousands of runs that wait reads a few pages, and no row that it drops.
+func TestPostgresLooksUpDueRunsByIndex(t *testing.T) {
+	testmode.NeedThorough(t)
+	s := openPostgres(t, pgtest.Start(t).URL(), "vmcp", runs.Options{})
+	waitingRuns(t, s, 6000)
+	plan := sqlstore.ExplainDue(t, s, "EXPLAIN (ANALYZE, BUFFERS, COSTS OFF, TIMING OFF)", 1)
+	for _, want := range []string{"runs_due", "runs_expires"} {
+		if !strings.Contains(plan, want) {
+			t.Errorf("the index %s is not used:\n%s", want, plan)
+		}
+	}
+	if strings.Contains(plan, "Rows Removed by Filter") || strings.Contains(plan, "Seq Scan") {
+		t.Errorf("runs that are not due are read:\n%s", plan)
+	}
+	read := 0
+	for _, m := range regexp.MustCompile(`shared (?:hit=(\d+))? ?(?:read=(\d+))?`).FindAllStringSubmatch(plan, 1) {
+		for _, n := range m[1:] {
+			pages, _ := strconv.Atoi(n) // "" where there were none
+			read += pages
+		}
+	}
+	if read == 0 || read > 50 {
+		t.Errorf("a poll beside 6,000 waiting runs reads %d pages, want 1 to 50:\n%s", read, plan)
+	}
+	if due, err := s.Due(t.Context(), 10); err != nil || len(due) != 0 {
+		t.Errorf("Due: %v, %v, want none", due, err)
+	}
 }
 
 // A schema belongs to one server: another server is refused until an operator deletes the row of the first. Programs without

@@ -312,14 +312,14 @@ func (t sqliteTx) query(ctx context.Context, sql string, args []any, row func(fu
 	return t.f.failure("read", rows.Err())
 }
 
-func (f *file) read(ctx context.Context, do func(tx) error) (err error) {
+func (f *file) read(ctx context.Context, do func(snapshot) error) (err error) {
 	defer guard(f.path, &err)
 	t, err := f.reader.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
 	if err != nil {
 		return f.failure("read", err)
 	}
 	defer t.Rollback()
-	return do(f.tx(t))
+	return do(snapshot{f.tx(t)})
 }
 
 func (f *file) announce() stmt { return stmt{} } // other processes poll data_version

@@ -3,6 +3,7 @@ package sqlstore_test
 import (
 	"bytes"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/vmcp-dev/vmcp/runs/runstest"
 	"github.com/vmcp-dev/vmcp/runs/seal"
 	"github.com/vmcp-dev/vmcp/runs/sqlstore"
+	"github.com/vmcp-dev/vmcp/script"
 )
 
 // besides opens a file first as the process that serves it, and then with Beside, as other processes do.
@@ -35,6 +37,35 @@ func besides(path string) runstest.Open {
 func TestSQLite(t *testing.T) {
 	testmode.Parallel(t)
 	runstest.Test(t, func(t *testing.T) runstest.Open { return besides(filepath.Join(t.TempDir(), "a b?%#.db")) })
+}
+
+// waitingRuns fills a store with runs that wait, some until a time and some without, and expire in a day.
+func waitingRuns(t *testing.T, s *sqlstore.Store, n int) {
+	t.Helper()
+	later := time.Now().Add(24 * time.Hour)
+	l, err := s.Create(t.Context(), runs.Run{Tool: "x", Header: &script.Header{Program: "p"}, Expires: later}, "me", nil)
+	if err == nil {
+		err = l.End(t.Context(), runs.Outcome{State: runs.Waiting})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	sqlstore.Multiply(t, s, n, later)
+}
+
+// TestSQLiteLooksUpDueRunsByIndex: as TestPostgresLooksUpDueRunsByIndex, by the plan.
+func TestSQLiteLooksUpDueRunsByIndex(t *testing.T) {
+	s := besides(filepath.Join(t.TempDir(), "runs.db"))(t, runs.Options{}).(*sqlstore.Store)
+	waitingRuns(t, s, 1000)
+	plan := sqlstore.ExplainDue(t, s, "EXPLAIN QUERY PLAN", 4)
+	for _, want := range []string{"USING INDEX runs_due (wake>? AND wake<?)", "USING INDEX runs_expires (expires>? AND expires<?)"} {
+		if !strings.Contains(plan, want) {
+			t.Errorf("want %s:\n%s", want, plan)
+		}
+	}
+	if due, err := s.Due(t.Context(), 10); err != nil || len(due) != 0 {
+		t.Errorf("Due: %v, %v, want none", due, err)
+	}
 }
 
 func ring(t testing.TB, ids ...string) *seal.Ring {

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -16,54 +17,31 @@ import (
 
 // Start implements [runs.Store].
 func (s *Store) Start(ctx context.Context, r runs.Run) (runs.Run, bool, error) {
-	var got runs.Run
-	var created bool
-	err := s.db.write(ctx, func(t tx) error {
-		old, err := s.same(ctx, t, r)
-		if err != nil || old.ID != "" {
-			got, created = old, false
-			return err
+	n := s.fresh(r)
+	err := s.db.write(ctx, func(t tx) error { return s.insert(ctx, t, n, s.head(n.ID, &chain{}), nil) })
+	if !errors.Is(err, runs.ErrExists) {
+		if err != nil {
+			n = runs.Run{}
 		}
-		n := s.fresh(r)
-		if created, err = s.insert(ctx, t, n, s.head(n.ID, &chain{}), nil); err != nil {
-			return err
-		}
-		if got = n; !created { // another process was faster
-			got, err = s.same(ctx, t, r)
-		}
-		return err
-	})
-	if err != nil {
-		return runs.Run{}, false, err
+		return n, err == nil, err
 	}
-	return got, created, nil
+	old, err := s.same(ctx, n)
+	return old, false, err
 }
 
 // Create implements [runs.Store].
 func (s *Store) Create(ctx context.Context, r runs.Run, owner string, entries []script.Entry) (runs.Lease, error) {
-	var l *lease
+	n := s.fresh(r)
+	n.Owner, n.Epoch = owner, 1
+	l := s.newLease(n, &chain{}, nil)
+	for _, e := range entries {
+		if err := l.put(e); err != nil {
+			return nil, err
+		}
+	}
 	began := time.Now()
 	err := s.db.write(ctx, func(t tx) error {
-		old, err := s.same(ctx, t, r)
-		if err != nil {
-			return err
-		}
-		if old.ID != "" {
-			return runs.ErrExists
-		}
-		n := s.fresh(r)
-		n.Owner, n.Epoch = owner, 1
-		l = s.newLease(n, &chain{}, nil)
-		for _, e := range entries {
-			if err := l.put(e); err != nil {
-				return err
-			}
-		}
-		created, err := s.insert(ctx, t, n, s.head(n.ID, &l.chain), l)
-		if err == nil && !created {
-			err = runs.ErrExists
-		}
-		if err != nil {
+		if err := s.insert(ctx, t, n, s.head(n.ID, &l.chain), l); err != nil {
 			return err
 		}
 		for _, w := range l.pending {
@@ -73,6 +51,11 @@ func (s *Store) Create(ctx context.Context, r runs.Run, owner string, entries []
 		}
 		return nil
 	})
+	if errors.Is(err, runs.ErrExists) {
+		if _, other := s.same(ctx, n); other != nil {
+			err = other
+		}
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -91,36 +74,44 @@ func (s *Store) fresh(r runs.Run) runs.Run {
 	return r
 }
 
-// same returns the run with the id or the idempotency key of r, one without an id where there is none, ErrOtherRequest where
-// it was begun by another principal or with another tool or arguments.
-func (s *Store) same(ctx context.Context, t tx, r runs.Run) (runs.Run, error) {
-	var id string
-	err := one(ctx, t, `SELECT id FROM @runs WHERE id = ?`, []any{column(r.ID)}, &id)
-	if errors.Is(err, errNoRow) && r.Dedupe != "" {
-		err = one(ctx, t, `SELECT id FROM @runs WHERE principal = ? AND dedupe = ?`, []any{column(r.Principal), column(r.Dedupe)}, &id)
-	}
-	if errors.Is(err, errNoRow) {
-		return runs.Run{}, nil
-	}
-	if err != nil {
-		return runs.Run{}, err
-	}
-	j, err := s.load(ctx, t, id, false)
-	if err != nil {
-		return runs.Run{}, err
-	}
-	if j.run.Principal != r.Principal || j.run.Tool != r.Tool || !bytes.Equal(j.run.Args, r.Args) {
-		return runs.Run{}, runs.ErrOtherRequest
-	}
-	return j.run, nil
+// same returns the run with the id or the idempotency key of r; ErrOtherRequest where it was begun by another principal or
+// with another tool or arguments. It reads all but the journal, which whoever acquires the run reads and verifies.
+func (s *Store) same(ctx context.Context, r runs.Run) (got runs.Run, err error) {
+	err = s.db.read(ctx, func(t snapshot) error {
+		var id string
+		err := one(ctx, t, `SELECT id FROM @runs WHERE id = ?`, []any{column(r.ID)}, &id)
+		if errors.Is(err, errNoRow) && r.Dedupe != "" {
+			err = one(ctx, t, `SELECT id FROM @runs WHERE principal = ? AND dedupe = ?`, []any{column(r.Principal), column(r.Dedupe)}, &id)
+		}
+		if errors.Is(err, errNoRow) {
+			return fmt.Errorf("%w: the run that another request began was removed meanwhile", runs.ErrUnavailable)
+		}
+		if err != nil {
+			return err
+		}
+		got = runs.Run{ID: id}
+		j, err := s.loadRow(ctx, t, id, false)
+		if err == nil {
+			err = s.loadParts(ctx, t, j, s.outside())
+		}
+		if err != nil {
+			return err
+		}
+		if j.run.Principal != r.Principal || j.run.Tool != r.Tool || !bytes.Equal(j.run.Args, r.Args) {
+			return runs.ErrOtherRequest
+		}
+		got = j.run
+		return nil
+	})
+	return got, err
 }
 
-// insert writes the row of a new run; false where another process has inserted one with its id or
-// idempotency key. With a lease the row has its entry count and size.
-func (s *Store) insert(ctx context.Context, t tx, r runs.Run, head []byte, l *lease) (bool, error) {
+// insert writes the row of a new run; ErrExists where there is one with its id or idempotency key. With a lease the row has
+// its entry count and size.
+func (s *Store) insert(ctx context.Context, t tx, r runs.Run, head []byte, l *lease) error {
 	source, program := encodeProgram(r.Program)
 	if _, err := t.exec(ctx, `INSERT INTO @programs (hash, engine, source) VALUES (?, ?, ?) ON CONFLICT (hash) DO NOTHING`, program, int64(r.Program.Engine), source); err != nil {
-		return false, err
+		return err
 	}
 	about := s.seal(aboutOf(r.ID), encodeAbout(r, program))
 	var dedupe any
@@ -131,7 +122,7 @@ func (s *Store) insert(ctx context.Context, t tx, r runs.Run, head []byte, l *le
 	var err error
 	if r.Header != nil {
 		if header, err = s.sealHeader(r.ID, *r.Header); err != nil {
-			return false, err
+			return err
 		}
 	}
 	keys, entries, size := []string{s.ring.First()}, 0, int64(0)
@@ -143,7 +134,10 @@ func (s *Store) insert(ctx context.Context, t tx, r runs.Run, head []byte, l *le
 		r.ID, column(r.Parent), column(r.Tool), column(r.Principal), dedupe, program, about, header, string(r.State), r.Epoch, column(r.Owner),
 		s.options.Lease.Microseconds(), s.options.Lease.Microseconds(), micros(r.Expires), micros(r.Created), micros(r.Updated),
 		int64(entries), size, head, strings.Join(keys, " "))
-	return n == 1, err
+	if err == nil && n == 0 {
+		err = runs.ErrExists
+	}
+	return err
 }
 
 // The contexts of sealed texts: table, key of the row, column.

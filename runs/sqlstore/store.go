@@ -237,7 +237,7 @@ func (s *Store) loseLocal(id string) {
 
 // Ping implements [runs.Store].
 func (s *Store) Ping(ctx context.Context) error {
-	return s.db.read(ctx, func(t tx) error {
+	return s.db.read(ctx, func(t snapshot) error {
 		var n int64
 		return one(ctx, t, `SELECT value FROM @meta WHERE name = 'version'`, nil, &n)
 	})
