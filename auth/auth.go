@@ -319,7 +319,10 @@ func (a *Authenticator) openIssuer() error {
 	if o.IntrospectionURL != "" {
 		a.introspect = &introspector{
 			url: o.IntrospectionURL, client: client, clientID: o.ClientID, secret: o.Secret, issuer: o.Issuer, audiences: accepted,
-			cache: o.IntrospectionCache.Std(), claims: names, skew: skew, now: a.now,
+			cache: o.IntrospectionCache.Std(), claims: names, skew: skew, now: a.now, clients: o.IntrospectionClients,
+			withoutAudience: func() {
+				a.log.Warn("a token was refused because the issuer's introspection response does not say whom it is for, as all such tokens are: have the issuer put aud into it, or see incomingAuth.oidc.introspectionAudience", "issuer", o.Issuer)
+			},
 		}
 	}
 	return nil

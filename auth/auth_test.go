@@ -9,6 +9,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -272,6 +274,103 @@ func TestIntrospection(t *testing.T) {
 	}
 }
 
+// TestIntrospectedKinds: what an introspection response has to say of a token before it opens the endpoint, with aud required and
+// with the clients that need none. A refusal for want of aud is logged once, with the key of the configuration.
+func TestIntrospectedKinds(t *testing.T) {
+	issuer := authtest.NewIssuer(t)
+	later := time.Now().Add(time.Hour).Unix()
+	const other = "https://other.example/mcp"
+	tests := []struct {
+		name               string
+		claims             map[string]any
+		required, optional bool // whether it is accepted
+	}{
+		{"an access token for us", map[string]any{"aud": audience, "token_type": "Bearer", "client_id": "app", "iss": issuer.URL, "exp": later}, true, true},
+		{"bearer in lower case", map[string]any{"aud": audience, "token_type": "bearer"}, true, true},
+		{"several audiences", map[string]any{"aud": []any{other, audience}}, true, true},
+		{"our audience and no type", map[string]any{"aud": audience}, true, true},
+		{"token_use access_token", map[string]any{"aud": audience, "token_use": "access_token"}, true, true},
+		{"typ of Keycloak", map[string]any{"aud": audience, "typ": "Bearer"}, true, true},
+		{"another audience", map[string]any{"aud": other, "token_type": "Bearer", "client_id": "app"}, false, false},
+		{"an empty audience", map[string]any{"aud": []any{}, "token_type": "Bearer", "client_id": "app"}, false, false},
+		{"an audience that is no text", map[string]any{"aud": 7, "token_type": "Bearer", "client_id": "app"}, false, false},
+		{"no audience, a listed client", map[string]any{"token_type": "Bearer", "client_id": "app"}, false, true},
+		{"no audience, a listed client by azp", map[string]any{"token_type": "Bearer", "azp": "app"}, false, true},
+		{"no audience, another client", map[string]any{"token_type": "Bearer", "client_id": "game"}, false, false},
+		{"no audience, no client", map[string]any{"token_type": "Bearer"}, false, false},
+		{"no audience, no type", map[string]any{"client_id": "app"}, false, false},
+		{"nothing but active", map[string]any{}, false, false},
+		{"token_type refresh_token", map[string]any{"aud": audience, "token_type": "refresh_token", "client_id": "app"}, false, false},
+		{"token_type id_token", map[string]any{"aud": audience, "token_type": "id_token"}, false, false},
+		{"token_type N_A", map[string]any{"aud": audience, "token_type": "N_A"}, false, false},
+		{"token_type that is no text", map[string]any{"aud": audience, "token_type": 1}, false, false},
+		{"token_type null", map[string]any{"aud": audience, "token_type": nil, "client_id": "app"}, false, false},
+		{"bound to a proof that is not checked", map[string]any{"aud": audience, "token_type": "DPoP", "cnf": map[string]any{"jkt": "x"}}, false, false},
+		{"token_use refresh", map[string]any{"aud": audience, "token_use": "refresh"}, false, false},
+		{"token_use id", map[string]any{"aud": audience, "token_use": "id", "token_type": "Bearer"}, false, false},
+		{"typ Refresh", map[string]any{"aud": audience, "typ": "Refresh"}, false, false},
+		{"typ Offline", map[string]any{"aud": audience, "typ": "Offline", "token_type": "Bearer"}, false, false},
+		{"at_hash", map[string]any{"aud": audience, "at_hash": "x"}, false, false},
+		{"not valid yet", map[string]any{"aud": audience, "nbf": later, "exp": later + 60}, false, false},
+		{"valid for a second", map[string]any{"aud": audience, "nbf": time.Now().Unix() - 1}, true, true},
+		{"valid in a second, within the clocks' skew", map[string]any{"aud": audience, "nbf": time.Now().Unix() + 1}, true, true},
+		{"nbf that is no number", map[string]any{"aud": audience, "nbf": "now"}, false, false},
+	}
+	for _, optional := range []bool{false, true} {
+		cfg := oidc(issuer)
+		cfg.OIDC.IntrospectionURL, cfg.OIDC.ClockSkew = issuer.URL+"/introspect", config.Duration(30*time.Second)
+		if optional {
+			cfg.OIDC.IntrospectionAudience, cfg.OIDC.IntrospectionClients = "optional", []string{"cli", "app"}
+		}
+		var log testkit.Buffer
+		a, err := auth.New(cfg, auth.Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer a.Close()
+		for i, tt := range tests {
+			token := fmt.Sprintf("token-%t-%d", optional, i)
+			claims := maps.Clone(tt.claims)
+			claims["sub"] = "eve"
+			issuer.Opaque(token, claims)
+			want := tt.required
+			if optional {
+				want = tt.optional
+			}
+			if _, err := a.Authenticate(request("Bearer " + token)); (err == nil) != want {
+				t.Errorf("%s (aud optional: %t): %v, want it accepted: %t", tt.name, optional, err, want)
+			}
+		}
+		if n := strings.Count(log.String(), "introspectionAudience"); n != 1 {
+			t.Errorf("aud optional: %t: the key is named %d times, want once:\n%s", optional, n, log.String())
+		}
+	}
+}
+
+// TestMetadataHasNoNull: no member of the metadata is null or empty (RFC 9728, sections 2 and 3.2), with every configuration of scopes.
+func TestMetadataHasNoNull(t *testing.T) {
+	issuer := authtest.NewIssuer(t)
+	for _, scopes := range [][]string{nil, {}, {"mcp:tools"}} {
+		cfg := oidc(issuer)
+		cfg.OIDC.Scopes, cfg.OIDC.RequiredScopes = scopes, nil
+		a, _ := newAuth(t, cfg)
+		w := httptest.NewRecorder()
+		a.ServeMetadata(w, httptest.NewRequest("GET", "/.well-known/oauth-protected-resource/mcp", nil), nil)
+		var got map[string]any
+		if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil {
+			t.Fatalf("scopes %q: %d %s: %v", scopes, w.Code, w.Body, err)
+		}
+		for name, v := range got {
+			if list, ok := v.([]any); v == nil || ok && len(list) == 0 {
+				t.Errorf("scopes %q: %s is %v: want it left out", scopes, name, v)
+			}
+		}
+		if _, has := got["scopes_supported"]; has != (len(scopes) > 0) || got["resource"] == nil || got["authorization_servers"] == nil {
+			t.Errorf("scopes %q: %s", scopes, w.Body)
+		}
+	}
+}
+
 func TestRequiredScopes(t *testing.T) {
 	issuer := authtest.NewIssuer(t)
 	cfg := oidc(issuer)
@@ -451,9 +550,9 @@ func TestContextsEndWhenTheIssuerRevokes(t *testing.T) {
 		t.Cleanup(stop)
 		return watched
 	}
-	issuer.Opaque("revoked", map[string]any{"sub": "alice", "scope": "x"})
-	issuer.Opaque("less", map[string]any{"sub": "bob", "scope": "x y"})
-	issuer.Opaque("kept", map[string]any{"sub": "carol", "scope": "x y"})
+	issuer.Opaque("revoked", map[string]any{"sub": "alice", "scope": "x", "aud": audience})
+	issuer.Opaque("less", map[string]any{"sub": "bob", "scope": "x y", "aud": audience})
+	issuer.Opaque("kept", map[string]any{"sub": "carol", "scope": "x y", "aud": audience})
 	revoked, less, kept := open("revoked"), open("less"), open("kept")
 	signed := open(issuer.Token(t, audience, map[string]any{"exp": time.Now().Add(3 * time.Hour).Unix()}))
 
@@ -468,8 +567,8 @@ func TestContextsEndWhenTheIssuerRevokes(t *testing.T) {
 	}
 
 	issuer.Revoke("revoked")
-	issuer.Opaque("less", map[string]any{"sub": "bob", "scope": "x"})
-	issuer.Opaque("kept", map[string]any{"sub": "carol", "scope": "y x"})
+	issuer.Opaque("less", map[string]any{"sub": "bob", "scope": "x", "aud": audience})
+	issuer.Opaque("kept", map[string]any{"sub": "carol", "scope": "y x", "aud": audience})
 	issuer.Rotate(t, true)
 	issuer.SetDown(false)
 	clock.move(11 * time.Minute)

@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/singleflight"
@@ -22,6 +24,11 @@ type introspector struct {
 	claims           claimNames
 	skew             time.Duration
 	now              func() time.Time
+	// clients are those whose tokens need no aud; nil: the tokens of every client need one.
+	clients []string
+	// withoutAudience is called at the first token that is refused because the issuer did not say whom it is for.
+	withoutAudience func()
+	once            sync.Once
 
 	flight singleflight.Group
 }
@@ -81,12 +88,12 @@ func (i *introspector) principal(claims map[string]any) (*Principal, time.Durati
 	if iss, has := claims["iss"]; has && iss != i.issuer {
 		return nil, 0, errIssuer
 	}
-	var only []string
-	if aud, has := claims["aud"]; has {
-		list, ok := texts(aud)
-		if only, has = i.audiences.accept(list); !ok || !has {
-			return nil, 0, errAudience
-		}
+	if !isAccess(claims) {
+		return nil, 0, errKind
+	}
+	only, err := i.audience(claims)
+	if err != nil {
+		return nil, 0, err
 	}
 	life, now := i.cache, i.now()
 	var expires time.Time
@@ -101,9 +108,59 @@ func (i *introspector) principal(claims map[string]any) (*Principal, time.Durati
 	if life <= 0 {
 		return nil, 0, errExpired
 	}
+	if raw, has := claims["nbf"]; has {
+		nbf, ok := seconds(raw)
+		if !ok {
+			return nil, 0, errClaims
+		}
+		if now.Add(i.skew).Before(nbf) {
+			return nil, 0, errNotYet
+		}
+	}
 	p, err := i.claims.principal(i.issuer, claims, expires)
 	if err == nil {
 		p.only = only
 	}
 	return p, life, err
+}
+
+// kinds are the values with which issuers mark an access token, in lower case: token_type (RFC 7662, section 2.2, with the
+// values of RFC 6749, section 7.1), token_use and typ in the practice of issuers. A token of the type DPoP is none: its proof
+// is not checked.
+var kinds = map[string][]string{
+	"token_type": {"bearer"},
+	"token_use":  {"access", "access_token"},
+	"typ":        {"bearer", "at+jwt", "application/at+jwt", "jwt"},
+}
+
+// isAccess reports whether nothing in an introspection response says that the token is another one than an access token:
+// a refresh token, an ID token.
+func isAccess(claims map[string]any) bool {
+	for name, values := range kinds {
+		if v, has := claims[name]; has {
+			text, ok := v.(string)
+			if !ok || !slices.Contains(values, strings.ToLower(text)) {
+				return false
+			}
+		}
+	}
+	return claims["at_hash"] == nil && claims["c_hash"] == nil
+}
+
+// audience returns the profiles that a token is for; nil: all. A response without aud does not show that the token was issued
+// for this endpoint, which has to be verified (MCP authorization, Access Token Usage): it is accepted only for the clients that
+// the configuration lists, and only if the response calls the token an access token.
+func (i *introspector) audience(claims map[string]any) (only []string, err error) {
+	if aud, has := claims["aud"]; has {
+		list, ok := texts(aud)
+		if only, has = i.audiences.accept(list); !ok || !has {
+			return nil, errAudience
+		}
+		return only, nil
+	}
+	if slices.Contains(i.clients, clientOf(claims)) && claims["token_type"] != nil {
+		return nil, nil
+	}
+	i.once.Do(i.withoutAudience)
+	return nil, errAudience
 }

@@ -235,13 +235,18 @@ func (c claimNames) principal(issuer string, claims map[string]any, expires time
 		p.Groups = append(p.Groups, roles...)
 	}
 	p.Scopes = scopesOf(claims)
+	p.Client = clientOf(claims)
+	return newPrincipal(p), nil
+}
+
+// clientOf is the client that a token was issued to; "" if the claims do not say.
+func clientOf(claims map[string]any) string {
 	for _, name := range []string{"client_id", "azp", "cid"} {
 		if id, ok := claims[name].(string); ok {
-			p.Client = id
-			break
+			return id
 		}
 	}
-	return newPrincipal(p), nil
+	return ""
 }
 
 // scopesOf reads scope, a string with spaces (RFC 9068, section 2.2.3), or scp, a string or a list.

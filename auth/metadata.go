@@ -77,10 +77,13 @@ func (a *Authenticator) ServeMetadata(w http.ResponseWriter, r *http.Request, pr
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "public, max-age=300")
-	_ = json.NewEncoder(w).Encode(map[string]any{ // an error means that the client has disconnected
-		"resource":                 resource,
-		"authorization_servers":    []string{a.cfg.OIDC.Issuer},
-		"scopes_supported":         a.advertised(),
-		"bearer_methods_supported": []string{"header"},
-	})
+	_ = json.NewEncoder(w).Encode(metadata{resource, []string{a.cfg.OIDC.Issuer}, a.advertised(), []string{"header"}}) // an error means that the client has disconnected
+}
+
+// metadata describes a protected resource (RFC 9728, section 2). A member without elements is left out (section 3.2).
+type metadata struct {
+	Resource             string   `json:"resource"`
+	AuthorizationServers []string `json:"authorization_servers"`
+	Scopes               []string `json:"scopes_supported,omitempty"`
+	BearerMethods        []string `json:"bearer_methods_supported"`
 }

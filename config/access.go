@@ -36,7 +36,7 @@ type IncomingAuth struct {
 	// MTLS is which field of a client certificate is the subject; tls.clientCA has the CA certificates.
 	MTLS MTLS `json:"mtls,omitempty"`
 	// Authz is what principals may do.
-	Authz Authz `json:"authz,omitempty"`
+	Authz Authz `json:"authz,omitempty,omitzero"`
 	// TokenFile is a file with the token of the user of this machine. It is accepted whatever the
 	// type, and required if the type is anonymous or local.
 	TokenFile string `json:"-"`
@@ -64,6 +64,10 @@ type OIDC struct {
 	JWKSURL string `json:"jwksUrl,omitempty"`
 	// IntrospectionURL is the introspection endpoint for tokens that are not JWTs (RFC 7662).
 	IntrospectionURL string `json:"introspectionUrl,omitempty"`
+	// IntrospectionAudience is what responses of the introspection endpoint have to say about the audience. required: aud with the audience or the resource. optional: responses without aud are accepted for tokens of introspectionClients that the response calls bearer tokens (token_type).
+	IntrospectionAudience string `json:"introspectionAudience,omitempty" enum:"required,optional" default:"required"`
+	// IntrospectionClients are the client IDs of OAuth clients, by client_id or azp, whose tokens are accepted without aud. Only with introspectionAudience: optional.
+	IntrospectionClients []string `json:"introspectionClients,omitempty"`
 	// InsecureAllowHTTP allows an issuer without TLS.
 	InsecureAllowHTTP bool `json:"insecureAllowHttp,omitempty"`
 	// JWKSAllowPrivateIP allows an issuer at an address that is not public: private, loopback, or 100.64.0.0/10 of overlay networks.
@@ -198,6 +202,25 @@ func (v *validator) oidc(o *OIDC) {
 	v.Scopes(path+".requiredScopes", o.RequiredScopes)
 	v.Existing(path+".caBundlePath", &o.CABundlePath)
 	v.clientSecret(path, o)
+	v.introspection(path, o)
+}
+
+// introspection checks what introspection responses have to say.
+func (v *validator) introspection(path string, o *OIDC) {
+	at := path + ".introspectionAudience"
+	switch optional := o.IntrospectionAudience == "optional"; {
+	case optional && o.IntrospectionURL == "":
+		v.Report(at, "only with introspectionUrl")
+	case optional && len(o.IntrospectionClients) == 0:
+		v.Report(at, "optional needs introspectionClients, the clients whose tokens are accepted: without them a token for any other service would be")
+	case !optional && len(o.IntrospectionClients) > 0:
+		v.Report(path+".introspectionClients", "only with introspectionAudience: optional")
+	}
+	for i, id := range o.IntrospectionClients {
+		if id == "" {
+			v.Report(document.IndexPath(path+".introspectionClients", i), "want a client ID, not an empty string")
+		}
+	}
 }
 
 // clientSecret reads the secret for introspection.

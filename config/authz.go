@@ -19,7 +19,7 @@ const ScriptsOrigin = "scripts"
 // Authz is the authorization of principals. Without policies every authenticated client may do
 // everything; with policies, what no policy permits is denied.
 type Authz struct {
-	// Type is how requests are authorized: by Cedar policies, or not at all. Default: cedar if there are policies.
+	// Type is how requests are authorized: by Cedar policies, or not at all. Default: cedar; none where authz is absent. Without policies cedar is refused.
 	Type string `json:"type,omitempty" enum:"cedar,none"`
 	// Policies are Cedar policies; one string may have several.
 	Policies []string `json:"policies,omitempty"`
@@ -38,7 +38,7 @@ type Authz struct {
 	// Scripts is how the calls of a script are authorized. caller: as calls of its caller. owner: whoever may call the script may make its calls.
 	Scripts string `json:"scripts,omitempty" enum:"caller,owner" default:"caller"`
 	// Admins may see traces of runs, and use the admin port with their own credential.
-	Admins Admins `json:"admins,omitempty"`
+	Admins Admins `json:"admins,omitempty,omitzero"`
 }
 
 // AllowRule permits what one of its patterns matches to the principals that meet all of its
@@ -74,7 +74,7 @@ type Admins struct {
 
 // Enabled reports whether policies are evaluated.
 func (a *Authz) Enabled() bool {
-	return a.Type == "cedar" || a.Type == "" && a.hasPolicies()
+	return a.Type != "none" && (a.Type == "cedar" || a.hasPolicies())
 }
 
 func (a *Authz) hasPolicies() bool {
@@ -144,13 +144,28 @@ func matching(pattern string) []string {
 	return names
 }
 
+const noPolicies = "authz needs policies, policyFiles or allow: without them every request would be denied; type: none is for an endpoint where everybody who is authenticated may do everything"
+
+// Unrestricted reports whether other machines reach the endpoint, callers are authenticated, and nothing says what they may do.
+func (c *Config) Unrestricted() bool { return c.ruleless && !IsLoopback(c.Listen) }
+
+// EveryCallerMayDoEverything is the warning about an endpoint that is Unrestricted.
+const EveryCallerMayDoEverything = "everybody who is authenticated may do everything: there is no authz; write its rules, or authz: {type: none} if this is intended"
+
 // authz checks incomingAuth.authz.
 func (v *validator) authz(c *Config) {
 	const path = "incomingAuth.authz"
 	a := &c.IncomingAuth.Authz
+	present := v.Set(path) || v.Null(path)
+	c.ruleless = !present && slices.Contains([]string{"oidc", "tokens", "mtls"}, c.IncomingAuth.Type)
+	if c.Unrestricted() {
+		v.Warn("incomingAuth", EveryCallerMayDoEverything)
+	}
 	switch {
 	case a.Type == "cedar" && !a.hasPolicies():
-		v.Report(path+".type", "cedar needs policies, policyFiles or allow: without them every request would be denied")
+		v.Report(path+".type", noPolicies)
+	case a.Type == "" && !a.hasPolicies() && present:
+		v.Report(path, noPolicies) // not an open door for whoever removes the last rule, or renders an empty list
 	case a.Type == "none" && a.hasPolicies():
 		v.Report(path+".type", "type none ignores the policies that are configured; want cedar")
 	}

@@ -105,6 +105,7 @@ type Config struct {
 	origins  map[string]diag.Origin
 	problems diag.Problems     // of the file: some of it may be missing
 	envFiles []string          // that variables come from
+	ruleless bool              // callers are authenticated, and there is no authz
 	written  []byte            // the content of the file, as JSON
 	named    map[string]string // the names of variables by their values
 }

@@ -24,6 +24,9 @@ func (c *Config) Complete() {
 		c.Backends[i].complete(&c.Operational.Timeouts)
 		c.Backends[i].completeOutgoing(&c.OutgoingAuth)
 	}
+	if a := &c.IncomingAuth.Authz; a.Type == "" {
+		a.Type = map[bool]string{true: "cedar", false: "none"}[a.hasPolicies()]
+	}
 	for i := range c.ScriptedTools {
 		c.ScriptedTools[i].complete(c)
 	}

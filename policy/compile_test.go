@@ -25,7 +25,7 @@ func TestProblems(t *testing.T) {
 		{"backend", "policies: ['permit(principal, action, resource in Backend::\"x\");']", `there is no backend "x"`},
 		{"unguarded", "policies: ['forbid(principal, action, resource) when { context.arg_path like \"/etc/*\" };']", `forbids every call without the argument path`},
 		{"empty", "policies: ['// nothing']", `warning: incomingAuth.authz.policies[0]: the text has no policies`},
-		{"none", "type: cedar", `incomingAuth.authz.type: cedar needs policies, policyFiles or allow`},
+		{"none", "type: cedar", `incomingAuth.authz.type: authz needs policies, policyFiles or allow`},
 		{"off", "type: none\nallow: [{name: a, tools: ['*']}]", `incomingAuth.authz.type: type none ignores the policies that are configured; want cedar`},
 		{"no backend", "allow: [{name: a, tools: ['file.*']}]", `incomingAuth.authz.allow[0].tools[0]: there is no backend "file"; did you mean "files.*"?`},
 		{"no origin", "allow: [{name: a, tools: ['read']}]", `want an origin, which is a backend and its own name for it, such as "files.read", or "*" for all; have "read"`},

@@ -616,3 +616,28 @@ scriptedTools:
 		t.Errorf("without authentication: %s\nwant %s", body, want)
 	}
 }
+
+// TestAuthorizationTakenAway: a configuration without authorization behind one with it is applied, and the log says what that means.
+func TestAuthorizationTakenAway(t *testing.T) {
+	var log testkit.Buffer
+	p := proxy.New(proxy.Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
+	defer p.Close()
+	const line = "now permitted: everybody, everything"
+	for i, tt := range []struct {
+		authz string
+		want  int
+	}{
+		{", authz: {allow: [{name: all, tools: ['*']}]}", 0}, {"", 1}, {"", 1}, {", authz: {allow: [{name: all, tools: ['*']}]}", 1}, {", authz: {type: none}", 2},
+	} {
+		cfg, err := config.Parse("vmcp.yaml", []byte("backends: []\nincomingAuth: {type: local"+tt.authz+"}\n"))
+		if err == nil {
+			err = p.Apply(cfg)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := strings.Count(log.String(), line); n != tt.want {
+			t.Errorf("configuration %d (%s): %d lines %q, want %d:\n%s", i, tt.authz, n, line, tt.want, log.String())
+		}
+	}
+}

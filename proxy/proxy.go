@@ -312,6 +312,9 @@ func (p *Proxy) Apply(cfg *config.Config) error {
 	for _, w := range warnings {
 		p.log.Warn("policy", "warning", w)
 	}
+	if before != nil && rules == nil {
+		p.log.Warn("now permitted: everybody, everything: the configuration that was applied has no authorization", "file", cfg.Place("").File)
+	}
 	p.rebuild()
 	p.runs.Ready()
 	if p.decided(before); !reflect.DeepEqual(profiles, cfg.Profiles) {

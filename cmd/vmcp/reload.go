@@ -232,6 +232,9 @@ func (s *served) apply(cfg *config.Config) error {
 	for _, w := range cfg.Warnings() {
 		s.log.Warn("configuration", "warning", w)
 	}
+	if s.flags.listen != "" && cfg.Unrestricted() {
+		s.log.Warn("configuration", "warning", config.EveryCallerMayDoEverything)
+	}
 	s.noteShutdown(cfg)
 	s.warnMemory(int64(cfg.Limits.TotalMemory))
 	if s.listen == "" {

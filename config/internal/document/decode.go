@@ -36,6 +36,7 @@ func (d *Document) value(n *yaml.Node, path string, depth int, v reflect.Value) 
 	}
 	if isNull(n) {
 		delete(d.Places, path) // treated like an absent field
+		d.nulls[path] = d.pos(n)
 		return
 	}
 	switch p := v.Addr().Interface().(type) {

@@ -22,9 +22,10 @@ type Document struct {
 	Origins  map[string]diag.Origin // of the literal block scalars, by path
 
 	rules  Rules
-	broken map[string]bool // paths with a problem: nothing more is reported about them
-	lines  []string        // of the file
-	top    *yaml.Node      // of a document that is not decoded yet
+	nulls  map[string]diag.Pos // of the values that are null, by path
+	broken map[string]bool     // paths with a problem: nothing more is reported about them
+	lines  []string            // of the file
+	top    *yaml.Node          // of a document that is not decoded yet
 	nodes  int
 	zero   bool // the field being decoded may be 0: its default is
 }
@@ -43,7 +44,7 @@ type Rules struct {
 
 // New returns an empty Document for a file.
 func New(file string, rules Rules) *Document {
-	return &Document{File: diag.File(file), rules: rules, Places: map[string]diag.Pos{}, Origins: map[string]diag.Origin{}, broken: map[string]bool{}}
+	return &Document{File: diag.File(file), rules: rules, Places: map[string]diag.Pos{}, Origins: map[string]diag.Origin{}, nulls: map[string]diag.Pos{}, broken: map[string]bool{}}
 }
 
 // Code is the code of the problems.
@@ -98,8 +99,16 @@ func (d *Document) BrokenBelow(path string) bool {
 // Has reports whether the file has a value at path.
 func (d *Document) Has(path string) bool { return d.Places[path] != (diag.Pos{}) }
 
+// Null reports whether the file has null at path, which is decoded like an absent field.
+func (d *Document) Null(path string) bool { return d.nulls[path] != (diag.Pos{}) }
+
 // Place is the position of the value at path, or of the nearest value that contains it.
-func (d *Document) Place(path string) diag.Pos { return PlaceIn(d.Places, d.File, path) }
+func (d *Document) Place(path string) diag.Pos {
+	if d.Null(path) {
+		return d.nulls[path]
+	}
+	return PlaceIn(d.Places, d.File, path)
+}
 
 // PlaceIn is Place for the Places of a document.
 func PlaceIn(places map[string]diag.Pos, file, path string) diag.Pos {

@@ -47,6 +47,9 @@ func (v *Validator) Warn(path, format string, args ...any) {
 // Set reports whether the file has a value at path.
 func (v *Validator) Set(path string) bool { return v.Document.Has(v.Below + path) }
 
+// Null reports whether the file has null at path.
+func (v *Validator) Null(path string) bool { return v.Document.Null(v.Below + path) }
+
 // Member is the path of a member of a mapping, or of an entry of a list.
 func (v *Validator) Member(path, token string) string {
 	if entry := path + "[" + token + "]"; v.Set(entry) {
