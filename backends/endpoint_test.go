@@ -48,7 +48,7 @@ func TestRedirects(t *testing.T) {
 		asked = append(asked, r.Header.Get("X-Key")+" "+r.Header.Get("X-Later")+" "+string(body))
 	})
 	post := func(e *endpoint.Endpoint) error {
-		resp, err := e.Post(context.Background(), []byte("frame"), e.Header())
+		resp, err := e.Post(context.Background(), wire.ToolsList, []byte("frame"), e.Header())
 		if err == nil {
 			endpoint.Discard(resp.Body)
 		}
@@ -71,6 +71,108 @@ func TestRedirects(t *testing.T) {
 	}
 	if len(elsewhere) > 0 {
 		t.Errorf("another origin was asked, with the key %q", elsewhere)
+	}
+}
+
+// TestWhatARedirectChanges: for each status and kind of request, how often the request reaches the place that redirects and the
+// target, and where the next one goes.
+func TestWhatARedirectChanges(t *testing.T) {
+	for _, tt := range []struct {
+		method string
+		status int
+		want   string // places in the order of the requests, "|" between the first and a later one; "?" for an error that it may have been executed
+	}{
+		{wire.ToolsCall, 301, "old?|old?"}, {wire.ToolsCall, 302, "old?|old?"}, {wire.ToolsCall, 303, "old?|old?"},
+		{wire.PromptsGet, 303, "old?|old?"}, {wire.ResourcesRead, 302, "old?|old?"},
+		{wire.ToolsCall, 307, "old new|old new"}, {wire.ToolsCall, 308, "old new|new"},
+		{wire.ToolsList, 301, "old new|old new"}, {wire.ToolsList, 302, "old new|old new"}, {wire.ToolsList, 303, "old new|old new"},
+		{wire.ToolsList, 307, "old new|old new"}, {wire.ToolsList, 308, "old new|new"},
+		{wire.Initialize, 301, "old new|new"}, {wire.Discover, 301, "old new|new"}, {wire.Initialize, 302, "old new|old new"}, {wire.Initialize, 303, "old new|old new"},
+		{"", 302, "old new|old new"}, {"", 308, "old new|new"},
+	} {
+		var places []string
+		mux := http.NewServeMux()
+		mux.HandleFunc("/old", func(w http.ResponseWriter, r *http.Request) {
+			places = append(places, "old")
+			http.Redirect(w, r, "/new", tt.status)
+		})
+		mux.HandleFunc("/new", func(w http.ResponseWriter, r *http.Request) {
+			if body, _ := io.ReadAll(r.Body); r.Method != "POST" || string(body) != "frame" {
+				t.Errorf("%s behind %d: %s %q, want the request again", tt.method, tt.status, r.Method, body)
+			}
+			places = append(places, "new")
+			w.Header().Set("Content-Type", "application/json")
+		})
+		moves := 0
+		e := at(t, mux, "/old")
+		e.Moved = func(*url.URL) { moves++ }
+		got := ""
+		for i := range 2 {
+			places = nil
+			resp, err := e.Post(t.Context(), tt.method, []byte("frame"), e.Header())
+			var redirect *endpoint.RedirectError
+			switch {
+			case err == nil:
+				endpoint.Discard(resp.Body)
+			case errors.As(err, &redirect) && redirect.Answered:
+				places[len(places)-1] += "?"
+			default:
+				t.Errorf("%s behind %d: %v", tt.method, tt.status, err)
+			}
+			got += strings.Repeat("|", i) + strings.Join(places, " ")
+		}
+		if got != tt.want {
+			t.Errorf("%s behind %d: %s, want %s", tt.method, tt.status, got, tt.want)
+		}
+		if kept := strings.HasSuffix(tt.want, "|new"); moves != map[bool]int{true: 1}[kept] {
+			t.Errorf("%s behind %d: a redirect was kept %d times", tt.method, tt.status, moves)
+		}
+	}
+}
+
+// TestAMoveEnds: requests go to where a permanent redirect has led until an answer from there is not MCP.
+func TestAMoveEnds(t *testing.T) {
+	answer := func(status int, content string) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", content)
+			w.WriteHeader(status)
+		}
+	}
+	for name, tt := range map[string]struct {
+		answer http.HandlerFunc
+		stays  bool
+	}{
+		"JSON": {answer(200, "application/json"), true}, "events": {answer(200, "text/event-stream"), true}, "accepted": {answer(202, ""), true},
+		"an error of MCP": {answer(400, "application/json"), true}, "a page": {answer(200, "text/html"), false}, "gone": {answer(404, "text/plain"), false},
+		"unavailable": {answer(503, "application/json"), false}, "broken": {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, false},
+	} {
+		asked := 0
+		var then http.HandlerFunc = answer(200, "application/json")
+		mux := http.NewServeMux()
+		mux.HandleFunc("/old", func(w http.ResponseWriter, r *http.Request) {
+			if asked++; asked > 1 {
+				w.Header().Set("Content-Type", "application/json")
+				return
+			}
+			http.Redirect(w, r, "/new", http.StatusPermanentRedirect)
+		})
+		mux.HandleFunc("/new", func(w http.ResponseWriter, r *http.Request) { then(w, r) })
+		e := at(t, mux, "/old")
+		for range 2 {
+			if resp, err := e.Post(t.Context(), wire.ToolsCall, nil, e.Header()); err == nil {
+				endpoint.Discard(resp.Body)
+			} else if name != "broken" {
+				t.Errorf("%s: %v", name, err)
+			}
+			then = tt.answer
+		}
+		resp, err := e.Post(t.Context(), wire.ToolsCall, nil, e.Header())
+		if err == nil {
+			endpoint.Discard(resp.Body)
+		}
+		if stays := asked == 1; stays != tt.stays {
+			t.Errorf("%s: requests stay at the new place: %t, want %t", name, stays, tt.stays)
+		}
 	}
 }
 

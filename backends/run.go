@@ -2,6 +2,7 @@ package backends
 
 import (
 	"context"
+	"errors"
 	"reflect"
 	"time"
 
@@ -198,7 +199,7 @@ func (b *Backend) check(c *conn.Conn, failed int) int {
 	if err == nil {
 		resp.Close()
 	}
-	if err == nil || conn.KindOf(err) == 0 || conn.KindOf(err) == Protocol {
+	if err == nil || conn.KindOf(err) == 0 || conn.KindOf(err) == Protocol && !errors.Is(err, conn.ErrPage) {
 		b.touch() // an error response shows that the backend is alive
 		return 0
 	}

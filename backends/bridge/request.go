@@ -126,7 +126,7 @@ func (b *Bridge) exchange(c *call) ([]byte, error) {
 	}
 	for again := false; ; again = true {
 		s := b.current()
-		resp, err := s.at.Post(c.ctx, c.frame, s.at.Header())
+		resp, err := s.at.Post(c.ctx, c.method, c.frame, s.at.Header())
 		if err != nil {
 			return nil, err
 		}
@@ -148,7 +148,7 @@ func (b *Bridge) exchange(c *call) ([]byte, error) {
 // once posts a request of 2026-07-28.
 func (b *Bridge) once(c *call) ([]byte, error) {
 	at := b.endpoint()
-	resp, err := at.Post(c.ctx, c.frame, b.header(c, at.Header()))
+	resp, err := at.Post(c.ctx, c.method, c.frame, b.header(c, at.Header()))
 	if err != nil {
 		return nil, err
 	}

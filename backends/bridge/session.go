@@ -75,7 +75,7 @@ func (b *Bridge) initialize(ctx context.Context, m *wire.Message, frame []byte) 
 // open sends an initialize. s is nil when the response is an error.
 func (b *Bridge) open(ctx context.Context, c *call) (s *session, answer []byte, err error) {
 	at := b.endpoint()
-	resp, err := at.Post(ctx, c.frame, at.Header())
+	resp, err := at.Post(ctx, c.method, c.frame, at.Header())
 	if err != nil {
 		return nil, nil, err
 	}
@@ -101,7 +101,7 @@ func (b *Bridge) open(ctx context.Context, c *call) (s *session, answer []byte, 
 
 // notify sends a notification or response.
 func (s *session) notify(ctx context.Context, frame []byte) error {
-	resp, err := s.at.Post(ctx, frame, s.at.Header())
+	resp, err := s.at.Post(ctx, "", frame, s.at.Header())
 	if err != nil {
 		return err
 	}
@@ -196,7 +196,7 @@ func (b *Bridge) restore(ctx context.Context, s *session) {
 	b.mu.Unlock()
 	for _, key := range slices.Sorted(maps.Keys(kept)) {
 		method, _, _ := strings.Cut(key, " ")
-		resp, err := s.at.Post(ctx, wire.Request(json.RawMessage(`"vmcp-restore"`), method, kept[key]), s.at.Header())
+		resp, err := s.at.Post(ctx, method, wire.Request(json.RawMessage(`"vmcp-restore"`), method, kept[key]), s.at.Header())
 		if err != nil {
 			return // the next request finds out
 		}

@@ -28,6 +28,9 @@ const (
 	endTime = 2 * time.Second
 )
 
+// ErrPage is the cause of a Protocol error: something in front of the backend answers.
+var ErrPage = errors.New("a web page came in place of a response, as of a login or of a proxy (content type text/html)")
+
 // httpTransport is a transport over Streamable HTTP: every call is a POST with its own response.
 type httpTransport struct {
 	c      *Conn
@@ -37,7 +40,11 @@ type httpTransport struct {
 }
 
 func newHTTPTransport(c *Conn, u *url.URL) *httpTransport {
-	return &httpTransport{c: c, at: endpoint.New(u, &c.d.headers, c.roundTrip, func(resp *http.Response) { c.d.failedBody(resp) })}
+	h := &httpTransport{c: c, at: endpoint.New(u, &c.d.headers, c.roundTrip, func(resp *http.Response) { c.d.failedBody(resp) })}
+	h.at.Moved = func(to *url.URL) {
+		c.d.o.Log.Info("backend has moved: requests are sent to where it redirects until an answer from there is not MCP", "url", endpoint.Shown(to))
+	}
+	return h
 }
 
 // headers returns the request headers of k.
@@ -69,22 +76,26 @@ func (h *httpTransport) headers(k *call) http.Header {
 // discard reads the rest of a short body, so that its connection can be used again.
 func discard(body io.ReadCloser) { endpoint.Discard(body) }
 
-// post sends a frame.
-func (h *httpTransport) post(ctx context.Context, frame []byte, header http.Header) (*http.Response, error) {
-	resp, err := h.at.Post(ctx, frame, header)
+// post sends a frame, see [endpoint.Endpoint.Post].
+func (h *httpTransport) post(ctx context.Context, method string, frame []byte, header http.Header) (*http.Response, error) {
+	resp, err := h.at.Post(ctx, method, frame, header)
 	if err == nil {
 		return resp, nil
 	}
 	var redirect *endpoint.RedirectError
 	if errors.As(err, &redirect) {
-		err = h.c.d.Errorf(Protocol, "%w", redirect)
+		kind := Protocol
+		if redirect.Answered {
+			kind = Interrupted
+		}
+		err = h.c.d.Errorf(kind, "%w", redirect)
 	}
 	return nil, err
 }
 
 func (h *httpTransport) roundTrip(k *call) (*Response, error) {
 	d := h.c.d
-	resp, err := h.post(k.ctx, k.frame, h.headers(k))
+	resp, err := h.post(k.ctx, k.method, k.frame, h.headers(k))
 	if err != nil {
 		return nil, d.Failure(k.ctx, err, true)
 	}
@@ -101,6 +112,9 @@ func (h *httpTransport) roundTrip(k *call) (*Response, error) {
 		return h.readEvents(k, resp)
 	}
 	endpoint.Discard(resp.Body)
+	if endpoint.MediaType(resp) == "text/html" {
+		return nil, d.Errorf(Protocol, "%s: %w", k.method, ErrPage)
+	}
 	return nil, d.Errorf(Protocol, "%s: response has content type %q, want %s or %s", k.method, d.brief([]byte(resp.Header.Get("Content-Type"))), endpoint.JSON, endpoint.Events)
 }
 
@@ -217,7 +231,7 @@ func kindOfStatus(code int) Kind {
 }
 
 func (h *httpTransport) send(ctx context.Context, frame []byte) error {
-	resp, err := h.post(ctx, frame, h.at.Header())
+	resp, err := h.post(ctx, "", frame, h.at.Header())
 	if err != nil {
 		return err
 	}

@@ -27,11 +27,8 @@ const (
 	Events = "text/event-stream"
 )
 
-const (
-	maxRedirects = 5
-	// maxRest bounds the rest of a body that is read and discarded, in bytes.
-	maxRest = 64 << 10
-)
+// maxRest bounds the rest of a body that is read and discarded, in bytes.
+const maxRest = 64 << 10
 
 // Transport returns a pool of HTTP/1.1 connections, on which calls cannot block each other, for the
 // backend at u, which may be nil. conf is for https; it may be nil.
@@ -59,9 +56,13 @@ func httpOne() *http.Protocols {
 type Endpoint struct {
 	do         func(*http.Request) (*http.Response, error)
 	failed     func(*http.Response)
-	url        atomic.Pointer[url.URL]
+	url        *url.URL                     // as configured
+	moved      atomic.Pointer[url.URL]      // where a permanent redirect has led; nil: nowhere
 	configured *atomic.Pointer[http.Header] // its values are not modified
 	joined     atomic.Pointer[joined]
+
+	// Moved is called when a permanent redirect is kept; it may be nil.
+	Moved func(to *url.URL)
 
 	mu  sync.Mutex
 	own http.Header // guarded by mu: headers of the protocol, by Set
@@ -77,9 +78,8 @@ type joined struct {
 // stored there later applies to later requests. failed handles and closes the responses to Get
 // that are not event streams.
 func New(u *url.URL, headers *atomic.Pointer[http.Header], do func(*http.Request) (*http.Response, error), failed func(*http.Response)) *Endpoint {
-	e := &Endpoint{do: do, failed: failed, configured: headers}
+	e := &Endpoint{do: do, failed: failed, url: u, configured: headers}
 	e.own = http.Header{"Content-Type": {JSON}, "Accept": {JSON + ", " + Events}}
-	e.url.Store(u)
 	return e
 }
 
@@ -110,40 +110,6 @@ func (e *Endpoint) Set(key, value string) {
 	e.join(e.configured.Load())
 }
 
-// RedirectError is the error of a redirect that is not followed.
-type RedirectError struct{ text string }
-
-func (e *RedirectError) Error() string { return e.text }
-
-func redirectError(format string, args ...any) error {
-	return &RedirectError{fmt.Sprintf(format, args...)}
-}
-
-// Post sends a frame. Redirects are followed within the origin only, so that the
-// configured headers are not sent to another one.
-func (e *Endpoint) Post(ctx context.Context, frame []byte, header http.Header) (*http.Response, error) {
-	for range maxRedirects {
-		u := e.url.Load()
-		resp, err := e.do(newPost(ctx, u, frame, header))
-		if err != nil {
-			return nil, err
-		}
-		if resp.StatusCode < 300 || resp.StatusCode > 399 {
-			return resp, nil
-		}
-		Discard(resp.Body)
-		next, err := u.Parse(resp.Header.Get("Location"))
-		if err != nil || resp.Header.Get("Location") == "" {
-			return nil, redirectError("%s answers HTTP %d without a valid Location", Shown(u), resp.StatusCode)
-		}
-		if !SameOrigin(u, next) {
-			return nil, redirectError("%s redirects to %s, which has another origin; configure that as the url", Shown(u), Shown(next))
-		}
-		e.url.Store(next)
-	}
-	return nil, redirectError("more than %d redirects", maxRedirects)
-}
-
 // PostTo sends a frame to another URL.
 func (e *Endpoint) PostTo(ctx context.Context, u *url.URL, frame []byte) (*http.Response, error) {
 	return e.do(newPost(ctx, u, frame, e.Header()))
@@ -172,7 +138,7 @@ func (*frameBody) Close() error { return nil }
 
 // Delete ends the session that the headers name.
 func (e *Endpoint) Delete(ctx context.Context) (*http.Response, error) {
-	r := newPost(ctx, e.url.Load(), nil, e.Header())
+	r := newPost(ctx, e.at(), nil, e.Header())
 	r.Method, r.Body, r.GetBody = http.MethodDelete, nil, nil
 	return e.do(r)
 }

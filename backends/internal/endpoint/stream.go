@@ -39,7 +39,7 @@ func (p *Position) Note(e wire.Event) {
 // Get opens an event stream, after the event with the id last if that is not "". A response that is not
 // an event stream is a *StatusError.
 func (e *Endpoint) Get(ctx context.Context, last string) (*http.Response, error) {
-	u := e.url.Load()
+	u := e.at()
 	header := e.Header().Clone()
 	header.Set("Accept", Events)
 	header.Del("Content-Type")
