@@ -146,17 +146,22 @@ func TestAMoveEnds(t *testing.T) {
 		"an error of MCP": {answer(400, "application/json"), true}, "a page": {answer(200, "text/html"), false}, "gone": {answer(404, "text/plain"), false},
 		"unavailable": {answer(503, "application/json"), false}, "broken": {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, false},
 	} {
-		asked := 0
-		var then http.HandlerFunc = answer(200, "application/json")
+		var asked, moved atomic.Int32
 		mux := http.NewServeMux()
 		mux.HandleFunc("/old", func(w http.ResponseWriter, r *http.Request) {
-			if asked++; asked > 1 {
+			if asked.Add(1) > 1 {
 				w.Header().Set("Content-Type", "application/json")
 				return
 			}
 			http.Redirect(w, r, "/new", http.StatusPermanentRedirect)
 		})
-		mux.HandleFunc("/new", func(w http.ResponseWriter, r *http.Request) { then(w, r) })
+		mux.HandleFunc("/new", func(w http.ResponseWriter, r *http.Request) {
+			if moved.Add(1) == 1 {
+				answer(200, "application/json")(w, r)
+				return
+			}
+			tt.answer(w, r)
+		})
 		e := at(t, mux, "/old")
 		for range 2 {
 			if resp, err := e.Post(t.Context(), wire.ToolsCall, nil, e.Header()); err == nil {
@@ -164,13 +169,12 @@ func TestAMoveEnds(t *testing.T) {
 			} else if name != "broken" {
 				t.Errorf("%s: %v", name, err)
 			}
-			then = tt.answer
 		}
 		resp, err := e.Post(t.Context(), wire.ToolsCall, nil, e.Header())
 		if err == nil {
 			endpoint.Discard(resp.Body)
 		}
-		if stays := asked == 1; stays != tt.stays {
+		if stays := asked.Load() == 1; stays != tt.stays {
 			t.Errorf("%s: requests stay at the new place: %t, want %t", name, stays, tt.stays)
 		}
 	}

@@ -21,6 +21,15 @@ type backend struct {
 	began  atomic.Int64  // calls that were received
 	open   atomic.Int64  // of them, those that are being answered
 	pushed chan struct{} // closed to begin with the flood on GET streams
+	beside string        // the entry of another backend, if any
+}
+
+// others are the further lines of the list of backends.
+func (b *backend) others() string {
+	if b.beside == "" {
+		return ""
+	}
+	return "  - " + b.beside + "\n"
 }
 
 func newBackend(t *testing.T) *backend {

@@ -30,6 +30,10 @@ import (
 var vmcp string // the binary under test
 
 func TestMain(m *testing.M) {
+	if os.Getenv("VMCP_TEST_ASKING") != "" {
+		asStdioServer()
+		return
+	}
 	testmode.SideBySide(testmode.Count(4, 8))
 	os.Exit(rig.WithBinary(&vmcp, m.Run))
 }
@@ -51,7 +55,7 @@ func serve(t *testing.T, b *backend, more string) *served {
 	}
 	dir := t.TempDir()
 	config := filepath.Join(dir, "vmcp.yaml")
-	if err := os.WriteFile(config, []byte("backends: [{name: b, url: "+b.url+", timeout: 30s}]\n"+more), 0o644); err != nil {
+	if err := os.WriteFile(config, []byte("backends:\n  - {name: b, url: "+b.url+", timeout: 30s}\n"+b.others()+more), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	log, err := os.Create(filepath.Join(dir, "log"))

@@ -57,6 +57,7 @@ var table = []row{
 	{"ended streams of a session", "{number stream.keptStreams}; {time stream.deliveredFor} once delivered, else {time stream.undeliveredFor}", "the oldest go", "–", "TestWhatWasDeliveredGoes"},
 	{"notifications that belong to no call", "as an event stream", "the oldest are dropped and counted", "–", "TestOfferKeepsWhatIsNewest"},
 	{"questions to a client", "{number edge.maxAsked} open, {size edge.maxAskedBytes}; rounds of one call: {number adapt.MaxRounds}", "the backend gets an error", "–", "TestQuestionsAreBounded"},
+	{"responses to a backend's requests", "{number conn.maxReplies} that wait; {number conn.maxSending} being sent over HTTP, one over stdio, {time conn.replyTimeout} each", "nothing is read from the backend; after {time conn.fullTime} the connection ends, and the calls on it", "–", "TestRepliesAreBounded"},
 	{"questions of backends in one run", "{number runs.maxQuestions}, {size runs.maxQuestionBytes} with their answers; rounds of one call: {number adapt.MaxRounds}", "the call fails, or the backend gets an error", "–", "TestQuestionsOfARunAreBounded"},
 	{"suspended calls", "{number suspended.maxCalls}, {size suspended.MaxBytes} of bodies and questions; of a principal {number suspended.maxOfOne}, {size suspended.maxBytesOfOne}; {setting limits.elicitTimeout}", "-32603", "`limits.elicitTimeout`", "TestSuspendedCallsAreBounded"},
 	{"notifications for a suspended call", "{number suspended.keptFrames}, {size suspended.keptBytes}", "dropped and counted", "–", "TestSuspendedCallsAreBounded"},

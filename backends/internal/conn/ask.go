@@ -14,25 +14,25 @@ import (
 const replyTimeout = 10 * time.Second
 
 // ask forwards the backend's request to the caller's client and sends the response back,
-// on a new goroutine. The call's timeout is suspended meanwhile. c.mu is held.
-func (c *call) ask(m wire.Message, by via) {
+// on a new goroutine. The call's timeout is suspended meanwhile. If the client cannot be asked, it returns the response.
+func (c *call) ask(m wire.Message, by via) (refusal []byte) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	sink := c.sink()
 	switch {
 	case c.ended || sink == nil:
-		c.conn.refuse(m, wire.InternalError, "the call that %s belongs to has ended", m.Method)
-		return
+		return refuse(m, wire.InternalError, "the call that %s belongs to has ended", m.Method)
 	case !wire.CanAsk(c.caller.Capabilities, m.Method):
-		c.conn.refuseUnrouted(m)
-		return
+		return c.conn.unrouted(m)
 	}
 	ctx, cancel := c.questionContext(by)
 	if most := c.conn.maxAsking(); !c.conn.asking.Add(m.ID, cancel, most) {
 		cancel()
-		c.conn.refuse(m, wire.InternalError, "%d requests to clients are unanswered", most)
-		return
+		return refuse(m, wire.InternalError, "%d requests to clients are unanswered", most)
 	}
 	c.clock.Pause()
 	c.conn.d.o.Spawn(func() { c.answer(ctx, cancel, sink, m) })
+	return nil
 }
 
 // maxAsking bounds the requests of one connection that clients have not answered.
@@ -71,30 +71,24 @@ func (c *call) answer(ctx context.Context, cancel context.CancelFunc, sink Sink,
 	switch {
 	case withdrawn:
 	case err != nil:
-		c.conn.send(wire.Failure(m.ID, err))
+		c.conn.reply(wire.Failure(m.ID, err))
 	default:
-		c.conn.send(wire.Result(m.ID, result))
+		c.conn.reply(wire.Result(m.ID, result))
 	}
 }
 
-// refuseUnrouted responds to a request that belongs to no client. On a shared connection
+// unrouted is the response to a request that belongs to no client. On a shared connection
 // roots/list gets an empty list; all other requests are refused.
-func (c *Conn) refuseUnrouted(m wire.Message) {
-	switch {
-	case m.Method == wire.RootsList && !c.OnDemand && wire.CanAsk(c.declared, m.Method):
-		c.reply(wire.Result(m.ID, json.RawMessage(`{"roots":[]}`)))
-	default:
-		c.refuse(m, wire.MethodNotFound, "the client does not support %s", wire.MethodOf(m.Method).Capability)
+func (c *Conn) unrouted(m wire.Message) []byte {
+	if m.Method == wire.RootsList && !c.OnDemand && wire.CanAsk(c.declared, m.Method) {
+		return wire.Result(m.ID, json.RawMessage(`{"roots":[]}`))
 	}
+	return refuse(m, wire.MethodNotFound, "the client does not support %s", wire.MethodOf(m.Method).Capability)
 }
 
-func (c *Conn) refuse(m wire.Message, code int, format string, args ...any) {
-	c.reply(wire.Failure(m.ID, wire.Errorf(code, format, args...)))
-}
-
-// reply sends a frame without blocking the reader that calls it.
-func (c *Conn) reply(frame []byte) {
-	c.d.o.Spawn(func() { c.send(frame) })
+// refuse is a response with an error.
+func refuse(m wire.Message, code int, format string, args ...any) []byte {
+	return wire.Failure(m.ID, wire.Errorf(code, format, args...))
 }
 
 // send sends a notification or response. Its errors are logged only, because a lost connection is detected

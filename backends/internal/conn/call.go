@@ -84,11 +84,15 @@ func (c *call) deliver(m wire.Message, by via) {
 
 // handle passes a notification or request to the sink, unless the call has ended.
 func (c *call) handle(m wire.Message, by via) {
+	if m.IsRequest() {
+		if refusal := c.ask(m, by); refusal != nil {
+			c.conn.reply(refusal)
+		}
+		return
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
-	case m.IsRequest():
-		c.ask(m, by)
 	case c.ended || c.sink() == nil:
 	case m.Method == wire.Progress:
 		if c.token != nil {

@@ -50,6 +50,7 @@ type Conn struct {
 	credential  credentials.Source    // of its HTTP requests; nil: none
 	http        *httpclient.Transport // of a principal's connection; nil: the Dialer's
 	asking      *questions.Table      // the backend's requests that its client has not answered
+	replies     replies               // to the backend's requests, and cancellations
 	turn        chan struct{}         // cap 1: held by the call that may receive requests and log messages; nil without turns
 
 	mu            sync.Mutex
@@ -72,6 +73,10 @@ func (d *Dialer) newConn(p Purpose) *Conn {
 	if who := p.Caller; who != nil {
 		c.OnDemand, c.Session = true, who.Session
 		c.private = who.Session != "" || who.Principal != "" || d.transport == TransportStdio
+	}
+	c.replies.send, c.replies.most = c.send, maxSending
+	if d.transport == TransportStdio {
+		c.replies.most = 1
 	}
 	c.authenticate(p.Credential)
 	c.ctx, c.stop = context.WithCancelCause(d.ctx)
@@ -330,7 +335,7 @@ func (c *Conn) receive(of *call, m wire.Message) {
 	case of != nil:
 		of.deliver(m, by)
 	case m.IsRequest():
-		c.refuseUnrouted(m)
+		c.reply(c.unrouted(m))
 	default:
 		c.d.o.Notified(c, m.Method, m.Params)
 	}
@@ -360,7 +365,7 @@ func (c *Conn) receiveOwn(m wire.Message) bool {
 		c.asking.Withdraw(jsonscan.Get(m.Params, "requestId"))
 	default:
 		if m.IsRequest() && !wire.AsksClient(m.Method) {
-			c.refuse(m, wire.MethodNotFound, "method %q not found", m.Method)
+			c.reply(refuse(m, wire.MethodNotFound, "method %q not found", m.Method))
 			return true
 		}
 		return false

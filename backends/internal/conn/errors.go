@@ -133,7 +133,7 @@ func (d *Dialer) stopped(ctx context.Context, sent bool) error {
 		kind, cause = Timeout, ErrDeadline
 	case errors.Is(cause, ErrClosed) && !sent:
 		kind = Unavailable
-	case errors.Is(cause, ErrClosed), errors.Is(cause, queue.ErrFull):
+	case errors.Is(cause, ErrClosed), errors.Is(cause, queue.ErrFull), errors.Is(cause, errReplies):
 		kind = Interrupted
 	}
 	return &Error{Backend: d.name, Kind: kind, Err: cause}

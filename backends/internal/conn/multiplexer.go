@@ -186,7 +186,7 @@ func (x *multiplexer) cancel(k *call) {
 	switch k.method {
 	case wire.Initialize, wire.Discover: // initialize must not be cancelled; server/discover precedes it
 	default:
-		x.c.reply(encode.Cancelled(k.id))
+		x.c.later(encode.Cancelled(k.id))
 	}
 }
 
