@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -86,6 +88,27 @@ func TestCallEndsAtItsDeadline(t *testing.T) {
 			}
 			text(t, b, tool("echo", `{}`, nil))
 		})
+	}
+}
+
+// TestAnyEndOfACancelledCall: a backend that ends its response as soon as the call is cancelled, in a form that is not MCP, does not
+// change how the call ended.
+func TestAnyEndOfACancelledCall(t *testing.T) {
+	t.Parallel()
+	var cancel atomic.Pointer[context.CancelFunc]
+	raw := &backendtest.Raw{Handle: func(x *backendtest.Exchange) {
+		if x.Message.Method == wire.ToolsCall {
+			(*cancel.Load())()
+		}
+		x.WriteHeader(http.StatusOK)
+	}}
+	b, _ := ready(t, backends.Options{}, config.Backend{Name: "b", URL: raw.Start(t)})
+	for range 300 {
+		ctx, end := context.WithCancel(t.Context())
+		cancel.Store(&end)
+		if _, err := b.Call(ctx, tool("t", `{}`, nil)); kind(err) != backends.Cancelled {
+			t.Fatalf("call: %v, want that it was cancelled", err)
+		}
 	}
 }
 

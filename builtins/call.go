@@ -122,10 +122,10 @@ func (c *call) ask(ctx context.Context, host Host, o CallOptions, most int64) (j
 	raw, err := host.CallTool(ctx, c.tool, c.args, o)
 	var known *ToolError
 	switch {
+	case err != nil && context.Cause(ctx) == errCallTimeout && !saysMore(err):
+		return nil, &ToolError{Kind: Timeout, Msg: fmt.Sprintf("no answer within %s", c.timeout)}
 	case err != nil && errors.As(err, &known):
 		return nil, known
-	case err != nil && context.Cause(ctx) == errCallTimeout:
-		return nil, &ToolError{Kind: Timeout, Msg: fmt.Sprintf("no answer within %s", c.timeout)}
 	case err != nil:
 		return nil, err
 	case int64(len(raw)) > most:
@@ -136,6 +136,13 @@ func (c *call) ask(ctx context.Context, host Host, o CallOptions, most int64) (j
 
 var errCallTimeout = errors.New("call timeout")
 
+// saysMore reports whether the error of a call whose time is over tells how it ended. Others follow from its end: the call was
+// cancelled, or the backend has broken off its response.
+func saysMore(err error) bool {
+	var known *ToolError
+	return errors.As(err, &known) && known.Kind != Unknown && known.Kind != InvalidOutput && known.Kind != Timeout
+}
+
 // answer returns the error of a failed call for Run.Do: a *script.Failure is recorded as an answer, others are not.
 func (c *call) answer(ctx context.Context, err error, caught bool) error {
 	var known *ToolError
@@ -144,7 +151,9 @@ func (c *call) answer(ctx context.Context, err error, caught bool) error {
 	case err == nil, script.Final(err), ctx.Err() != nil, script.IsNotDone(err), errors.As(err, &failure):
 		return err
 	case !errors.As(err, &known), known.Kind == Unknown:
-		return &script.UnknownOutcome{Err: fmt.Errorf("%w: whether it happened is not known", err)}
+		return &script.UnknownOutcome{Err: err}
+	case known.Kind == Timeout:
+		return &script.UnknownOutcome{Err: known, Harmless: &script.Failure{Kind: Timeout, Message: known.Msg}}
 	case caught || known.answer():
 		return &script.Failure{Kind: known.Kind, Message: known.Msg}
 	case known.Kind == Unavailable:

@@ -136,7 +136,11 @@ func cutEverywhere(t *testing.T, name, src string) (cuts int) {
 	if err != nil {
 		return 0
 	}
-	whole := newTrial(p, script.Once)
+	alike := script.Once
+	if strings.Contains(src, "hang") { // a call without an answer that may not be repeated leaves a doubt
+		alike = script.Idempotent
+	}
+	whole := newTrial(p, alike)
 	counted := &journaltest.Kill{Journal: whole.journal}
 	want, _ := whole.run(t.Context(), counted)
 	if counted.Writes() > testmode.Count(100, 500) {

@@ -31,9 +31,9 @@ call_tool("greet")["text"]  # → "hello"
 | ` + "`invalid_input`" + ` | the arguments do not fit the tool's schema: it was not called |
 | ` + "`invalid_output`" + ` | the result does not fit the tool's schema, or cannot be read |
 | ` + "`tool`" + ` | the tool reported a failure (` + "`isError`" + `) |
-| ` + "`timeout`" + ` | no answer in time |
+| ` + "`timeout`" + ` | no answer in time, of a tool that may be called again |
 | ` + "`unavailable`" + ` | the backend could not be reached: the tool was certainly not called |
-| ` + "`unknown`" + ` | the connection or the process was lost during the call: it may have happened |
+| ` + "`unknown`" + ` | the answer was lost, or did not come in time: the call may have happened |
 | ` + "`denied`" + ` | the caller may not call the tool |
 | ` + "`not_found`" + ` | there is no such tool |
 

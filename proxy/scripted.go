@@ -48,6 +48,7 @@ type scriptedCall struct {
 
 	id    string // of the run
 	never bool   // the run is not kept
+	keyed bool   // the request has an idempotency key
 	began time.Time
 
 	changed  <-chan struct{} // of the store, from before the run was read
@@ -111,7 +112,7 @@ func (c *scriptedCall) first(ctx context.Context, key string) (*backends.Respons
 		return c.answer(builtins.ErrorResult(c.p.secrets.Text(err.Error())), "")
 	}
 	r, settings := c.run(ctx, jsonscan.Compact(args))
-	r.Dedupe, r.Limits = key, settings.JSON()
+	r.Dedupe, r.Limits, c.keyed = key, settings.JSON(), key != ""
 	var isNew bool
 	if c.id, isNew, err = c.p.runs.Start(ctx, r); err != nil {
 		return nil, err
@@ -329,7 +330,7 @@ func (c *scriptedCall) respond(ctx context.Context, o runs.Outcome, traced json.
 		return resp, false, err
 	case store.Doubt:
 		c.x.outcome = outcome.Suspended
-		resp, err = c.answer(builtins.ErrorResult(c.p.secrets.Text(runs.Doubtful(c.id, o.Doubts, len(o.Questions)))), o.State)
+		resp, err = c.answer(builtins.ErrorResult(c.p.secrets.Text(runs.Doubtful(c.id, o.Doubts, len(o.Questions), c.p.outlived() && !c.never, c.keyed))), o.State)
 		return resp, false, err
 	case store.Waiting:
 		return c.waiting(ctx, o)

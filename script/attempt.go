@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -36,7 +37,13 @@ var ErrOver = errors.New("the time allowed for the effect is over")
 var errPaused, errDrained = errors.New("paused"), errors.New("drained")
 
 // UnknownOutcome is the error of an effect that was sent and whose answer was lost: it may have happened.
-type UnknownOutcome struct{ Err error }
+type UnknownOutcome struct {
+	// Err is what lost the answer.
+	Err error
+	// Harmless is what the script gets if the effect may be repeated, so that it does not matter whether it happened; it is not
+	// attempted once more then. nil: it is, or the script gets a failure of the kind Unknown.
+	Harmless *Failure
+}
 
 func (u *UnknownOutcome) Error() string { return u.Err.Error() }
 
@@ -77,7 +84,7 @@ func (r *Run) attempt(b *branch, e Effect, entry, old *Entry, perform performer)
 
 // unanswered ends an effect that an earlier part of the run began, and whose outcome is unknown.
 func (r *Run) unanswered(b *branch, e Effect, entry *Entry) (json.RawMessage, error) {
-	err := r.unknown(e, entry, "no answer was received: whether it happened is not known")
+	err := r.unknown(b, e, entry, "no answer was received")
 	if isSuspended(err) {
 		return nil, err
 	}
@@ -91,13 +98,13 @@ func (r *Run) unanswered(b *branch, e Effect, entry *Entry) (json.RawMessage, er
 }
 
 // unknown returns the error of an effect that may have happened: a *Failure for the script, or a *Suspended with a
-// Doubt.
-func (r *Run) unknown(e Effect, entry *Entry, why string) error {
+// Doubt. why is what lost the answer.
+func (r *Run) unknown(b *branch, e Effect, entry *Entry, why string) error {
 	if !entry.Repeatable && !e.Tells {
-		return &Suspended{Doubts: []Doubt{{Key: entry.Key, Kind: e.Kind, Name: e.Name, Args: e.Args, Began: entry.Began}}}
+		return &Suspended{Doubts: []Doubt{{Key: entry.Key, Kind: e.Kind, Name: e.Name, Args: e.Args, Began: entry.Began, Why: why, Pos: b.position()}}}
 	}
 	entry.Unsure = entry.Unsure || !entry.Repeatable
-	return &Failure{Kind: Unknown, Message: why}
+	return &Failure{Kind: Unknown, Message: why + ": whether it happened is not known"}
 }
 
 // paused reports whether RunOptions.Pause is closed, so that no effect may begin.
@@ -230,7 +237,7 @@ func (r *Run) repeating(b *branch, e Effect, entry *Entry, perform performer) pe
 	return func(ctx context.Context) (json.RawMessage, error) {
 		res, err := perform(ctx)
 		var lost *UnknownOutcome
-		if !errors.As(err, &lost) || Final(err) || ctx.Err() != nil || e.Tells || b.catch > 0 || !r.mayRepeat(e, entry) || r.paused() {
+		if !errors.As(err, &lost) || lost.Harmless != nil || Final(err) || ctx.Err() != nil || e.Tells || b.catch > 0 || !r.mayRepeat(e, entry) || r.paused() {
 			return res, err
 		}
 		res, err = perform(ctx)
@@ -274,10 +281,15 @@ func (r *Run) classify(b *branch, e Effect, entry *Entry, err error) error {
 		b.rounds.lost = true
 		return &Suspended{Paused: true}
 	}
-	if r.mayRepeat(e, entry) && !e.Tells && b.catch == 0 {
+	switch repeats := r.mayRepeat(e, entry); {
+	case repeats && lost.Harmless != nil && !entry.Unsure && (e.Tells || b.catch > 0):
+		return lost.Harmless
+	case repeats && lost.Harmless != nil && !e.Tells:
 		return lost.Err
+	case repeats && !e.Tells && b.catch == 0:
+		return fmt.Errorf("%w: whether it happened is not known", lost.Err)
 	}
-	return r.unknown(e, entry, lost.Error())
+	return r.unknown(b, e, entry, lost.Error())
 }
 
 // waits adds to a suspension the time at which the effect that waits is over.

@@ -117,6 +117,14 @@ func (r *Run) place(t *starlark.Thread) (at syntax.Position) {
 	return innermost(t)
 }
 
+// position is where the present effect was called from.
+func (b *branch) position() string {
+	if b.far != nil {
+		return b.far.pos
+	}
+	return innermost(b.thread).String()
+}
+
 // innermost returns the innermost position of t that is in a script.
 func innermost(t *starlark.Thread) (at syntax.Position) {
 	for i := range t.CallStackDepth() {

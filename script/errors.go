@@ -3,6 +3,7 @@ package script
 import (
 	"context"
 	"errors"
+	"strings"
 
 	"github.com/vmcp-dev/vmcp/script/internal/backtrace"
 	"github.com/vmcp-dev/vmcp/script/internal/ending"
@@ -90,6 +91,16 @@ func ended(ctx context.Context) error {
 		return busy
 	}
 	return &Cancelled{Cause: cause}
+}
+
+// interrupted is the error of a run that would wait in doubt where that is not allowed: at the call, with its backtrace.
+func interrupted(err error, doubts []Doubt) *Error {
+	i := &Interrupted{Doubts: doubts}
+	at, text := runError(err), i.Error()
+	if at.Pos.IsValid() {
+		text = strings.TrimPrefix(text, at.Pos.String()+": ")
+	}
+	return &Error{Msg: Clip(text), Pos: at.Pos, Backtrace: strings.Replace(at.Backtrace, at.Msg, Clip(text), 1), Err: i}
 }
 
 // runError makes the error of a run, with position and backtrace, from err.

@@ -95,6 +95,7 @@ type farBranch struct {
 	answer    []byte       // the host's answer in the present effect
 	performed error        // the worker's error for the present effect
 	result    json.RawMessage
+	pos       string // where the present effect was called from, as the worker says
 }
 
 // isolate starts the worker of r, or joins the one of the run that called it.
@@ -359,6 +360,7 @@ func (r *Run) farDo(b *branch, m *message.Message) (*message.Message, error) {
 		return nil, session.Wrong("arguments that are not JSON")
 	}
 	far, key := b.far, b.key()
+	far.pos = Clip(string(m.Part(3)))
 	far.answer, far.performed, far.result = nil, nil, nil
 	b.catch = int(flags >> 5 & 1)
 	res, err := r.Do(b.thread, e, func(ctx context.Context) (json.RawMessage, error) {

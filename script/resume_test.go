@@ -196,7 +196,7 @@ func TestWhatTheJournalKnowsOfACallThatGotNoAnswer(t *testing.T) {
 	}{
 		{"surely not executed: called again", `"done"`, &builtins.ToolError{Kind: builtins.Unavailable, Msg: "refused"}},
 		{"the tool said no: says no again", `test.star:1:29: call_tool("pay"): no money`, &builtins.ToolError{Kind: builtins.Tool, Msg: "no money"}},
-		{"perhaps executed: not called again", `suspended: call "pay" (at 0) was begun and no answer was received: whether it happened is not known, so it is not repeated`, lost},
+		{"perhaps executed: not called again", `suspended: test.star:1:29: call "pay" (effect 0): no answer was received: whether it happened is not known, so it is not repeated`, lost},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			err := tt.err
@@ -562,7 +562,7 @@ func askedAndAnswered(t *testing.T, p *script.Program, seed uint64, cuts bool, r
 	h.Tools = map[string]scripttest.Tool{"sometimes": func(ctx context.Context, args json.RawMessage) (json.RawMessage, error) {
 		time.Sleep(time.Duration(draw(1000)) * time.Millisecond) // ignores that it is cancelled
 		if draw(8) == 0 {
-			return nil, &builtins.ToolError{Kind: builtins.Timeout, Msg: "too late"}
+			return nil, &builtins.ToolError{Kind: builtins.Tool, Msg: "too late"}
 		}
 		if draw(8) == 0 && cuts {
 			return nil, errors.New("connection reset")

@@ -390,7 +390,7 @@ func (r *Run) execute(ctx context.Context, o RunOptions) (*Result, error) {
 		err = o.Accept(res)
 	}
 	if s, ok := suspended(err); ok && len(s.Doubts) > 0 && callerOf(ctx) == nil && (o.FailInDoubt || r.log == nil) {
-		err = &Interrupted{Doubts: s.Doubts}
+		err = interrupted(err, s.Doubts)
 	}
 	if err != nil {
 		return nil, r.describe(err)

@@ -225,7 +225,7 @@ func TestEveryLimitNamesItselfItsValueAndThePlace(t *testing.T) {
 		{script.Limits{Memory: 1 << 20}, `"x" * (2 << 20)`, `test.star:2:7: limit reached: memory (1MB)`},
 		{script.Limits{Time: script.Duration(time.Minute)}, `call_tool("hang")`, `test.star:2:12: call_tool("hang"): limit reached: time (1m0s)`},
 		{script.Limits{Time: script.Duration(time.Minute)}, `retry(lambda: try_call_tool("hang"))`, `test.star:2:30: try_call_tool("hang"): limit reached: time (1m0s)`},
-		{script.Limits{CallTimeout: script.Duration(time.Second)}, `call_tool("hang")`, `test.star:2:12: call_tool("hang"): no answer within 1s`},
+		{script.Limits{CallTimeout: script.Duration(time.Second)}, `call_tool("hang")`, `test.star:2:12: call "hang" (effect 0): no answer within 1s: whether it happened is not known, so it is not repeated`},
 		{script.Limits{ElicitTimeout: script.Duration(time.Second)}, `elicit("?")`, `test.star:2:9: elicit: no answer within 1s`},
 		{script.Limits{Calls: 3}, `[call_tool("echo") for _ in range(4)]`, `test.star:2:13: call_tool("echo"): limit reached: calls (3)`},
 		{script.Limits{Calls: 3}, `[try_call_tool("echo") for _ in range(4)]`, `test.star:2:17: try_call_tool("echo"): limit reached: calls (3)`},

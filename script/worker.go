@@ -257,7 +257,7 @@ func (r *Run) nearDo(b *branch, e Effect, perform func(context.Context) (json.Ra
 	b.counter++
 	flags := numberOf(e.Instant) | numberOf(e.Free)<<1 | numberOf(e.Repeatable)<<2 | numberOf(e.Sleep)<<3 | numberOf(e.Tells)<<4 | numberOf(b.catch > 0)<<5
 	m := r.message(b, message.Do, int64(len(e.Args)), flags, int64(e.Lasts))
-	m.Parts = [][]byte{[]byte(e.Kind), []byte(e.Name), nil}
+	m.Parts = [][]byte{[]byte(e.Kind), []byte(e.Name), nil, []byte(innermost(b.thread).String())}
 	if int64(len(e.Args)) <= int64(r.limits.Output) {
 		m.Parts[2] = e.Args
 	}

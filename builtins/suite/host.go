@@ -32,7 +32,7 @@ func (a *attempt) compute(ctx context.Context, self *running, p *script.Program,
 	ctx, self.cancel = context.WithCancelCause(ctx)
 	defer self.cancel(nil)
 	h := &host{a: a, run: self, chain: chain}
-	o.Host, o.Around, o.Clock = h, h.around, a.scheduler
+	o.Host, o.Around, o.Clock, o.Repeat = h, h.around, a.scheduler, h.repeat
 	o.Idle = func(flying int) { a.noteIdle(self, flying) }
 	if a.plain == nil {
 		o.Print = a.suite.Print
@@ -42,6 +42,18 @@ func (a *attempt) compute(ctx context.Context, self *running, p *script.Program,
 	limits.Time = forEver // the scheduler ends the run, by the clock of the test
 	o.Limits = limits
 	return p.Run(ctx, o)
+}
+
+// repeat says whether a call may be repeated, as in the server.
+func (h *host) repeat(e script.Effect) script.Repeat {
+	switch tool := h.a.suite.Tools.Find(e.Name); {
+	case e.Kind != "call" || tool == nil:
+		return script.Once
+	case tool.Script != nil:
+		return script.ReadOnly
+	default:
+		return tool.Repeat
+	}
 }
 
 const forEver = script.Duration(1 << 62)

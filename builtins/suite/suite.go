@@ -46,6 +46,7 @@ type Tool struct {
 	Input, Output *schema.Schema
 	Script        Script // nil: a tool of a backend
 	Limits        script.Limits
+	Repeat        script.Repeat // of a tool of a backend
 }
 
 // Script is a scripted tool with its schemas.

@@ -374,7 +374,7 @@ func (b *builder) claimTool(e *Entry, rule *config.WorkloadTools, item backends.
 			e.IdempotencyHeader = b.cfg.Backends[i].IdempotencyHeader
 		}
 	}
-	e.repeatable, e.distrusted = over.Repeatable, b.cfg.Runs.TrustHints != nil && !*b.cfg.Runs.TrustHints
+	e.trust(b.cfg, over)
 	origin := backend + "." + e.Original
 	if b.c.toolByOrigin[origin] == nil {
 		b.c.toolByOrigin[origin] = e

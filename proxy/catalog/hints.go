@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"strconv"
 
+	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/script"
 )
@@ -86,6 +87,11 @@ func (e *Entry) Repeat() script.Repeat {
 		return script.Once
 	}
 	return e.hinted()
+}
+
+// trust sets what a configuration says about repeating a tool.
+func (e *Entry) trust(cfg *config.Config, over config.ToolOverride) {
+	e.repeatable, e.distrusted = over.Repeatable, cfg.Runs.TrustHints != nil && !*cfg.Runs.TrustHints
 }
 
 // hinted is Repeat by the annotations of the tool.

@@ -12,6 +12,7 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/schema"
 	"github.com/vmcp-dev/vmcp/lock"
 	"github.com/vmcp-dev/vmcp/proxy/catalog/naming"
+	"github.com/vmcp-dev/vmcp/script"
 	"github.com/vmcp-dev/vmcp/script/check"
 )
 
@@ -20,15 +21,16 @@ type LockedTool struct {
 	Name, Origin       string // as scripts call it: exposed name, and backend.tool
 	Input              json.RawMessage
 	Arguments, Returns *schema.Schema // compiled; nil: anything is valid
+	Repeat             script.Repeat
 }
 
 // LockedTools are the tools of a configuration's backends according to a lock file, with their exposed names. complete
 // is false if the lock has no entries of some backend.
 func LockedTools(cfg *config.Config, f *lock.File) (tools []LockedTool, complete bool) {
-	eachLocked(cfg, f, func(exposed, origin string, definition json.RawMessage) {
-		input := jsonscan.Get(definition, "inputSchema")
-		tools = append(tools, LockedTool{Name: exposed, Origin: origin, Input: input,
-			Arguments: foreignSchema(input), Returns: foreignSchema(jsonscan.Get(definition, "outputSchema"))})
+	eachLocked(cfg, f, func(exposed, origin string, e *Entry) {
+		input := jsonscan.Get(e.Definition, "inputSchema")
+		tools = append(tools, LockedTool{Name: exposed, Origin: origin, Input: input, Repeat: e.Repeat(),
+			Arguments: foreignSchema(input), Returns: foreignSchema(jsonscan.Get(e.Definition, "outputSchema"))})
 	})
 	return tools, len(notLocked(cfg, f)) == 0
 }
@@ -39,8 +41,8 @@ func lockedTools(cfg *config.Config, f *lock.File) map[string]check.Tool {
 	tools := map[string]check.Tool{}
 	b := &builder{cfg: cfg, rules: map[string]*config.WorkloadTools{}}
 	b.readRules()
-	eachLocked(cfg, f, func(exposed, origin string, definition json.RawMessage) {
-		tool := (&Entry{Definition: definition}).known()
+	eachLocked(cfg, f, func(exposed, origin string, e *Entry) {
+		tool := e.known()
 		if backend, own, _ := strings.Cut(origin, "."); b.isHidden(b.rules[backend], own) {
 			tool.Pos.File = hiddenTool
 		}
@@ -52,9 +54,9 @@ func lockedTools(cfg *config.Config, f *lock.File) map[string]check.Tool {
 	return tools
 }
 
-// eachLocked calls visit for each tool of a lock file: the exposed name, backend.tool, and the definition with
-// overrides.
-func eachLocked(cfg *config.Config, f *lock.File, visit func(exposed, origin string, definition json.RawMessage)) {
+// eachLocked calls visit for each tool of a lock file: the exposed name, backend.tool, and an entry with the definition and
+// the overrides.
+func eachLocked(cfg *config.Config, f *lock.File, visit func(exposed, origin string, e *Entry)) {
 	b := &builder{cfg: cfg, rules: map[string]*config.WorkloadTools{}}
 	b.readRules()
 	for _, name := range priority(cfg) {
@@ -78,7 +80,9 @@ func eachLocked(cfg *config.Config, f *lock.File, visit func(exposed, origin str
 			if rule != nil {
 				over = rule.Overrides[item.Name]
 			}
-			visit(exposed, name+"."+item.Name, overrideTool(item.Raw, exposed, over))
+			e := &Entry{Definition: overrideTool(item.Raw, exposed, over)}
+			e.trust(cfg, over)
+			visit(exposed, name+"."+item.Name, e)
 		}
 	}
 }

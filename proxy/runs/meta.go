@@ -30,18 +30,28 @@ func Meta(id string, state store.State) json.RawMessage {
 	return new(jsonscan.Object).Text("id", id).Text("state", string(state)).JSON()
 }
 
-// Doubtful is the text for a client of a run in doubt: the calls, and what to do.
-func Doubtful(id string, doubts []script.Doubt, questions int) string {
+// Doubtful is the text for a client of a run in doubt: what happened, and what an operator can do about it if the run is in a
+// store that other processes reach (stored). A repeated request finds the run by its idempotency key only (keyed).
+func Doubtful(id string, doubts []script.Doubt, questions int, stored, keyed bool) string {
 	var b strings.Builder
-	b.WriteString("the run is in doubt: it is unknown whether these calls were executed, so they are not repeated")
+	b.WriteString("the run stopped in doubt:")
 	for _, d := range doubts {
-		fmt.Fprintf(&b, "\n  %s at %s", script.Effect{Kind: d.Kind, Name: d.Name}, d.Key)
+		b.WriteString("\n  " + d.String())
 	}
-	fmt.Fprintf(&b, "\nFind out, and report it: vmcp runs resolve %s", id)
-	if len(doubts) == 1 {
-		b.WriteString(" " + doubts[0].Key)
+	switch {
+	case !stored:
+		b.WriteString("\nThe run is in the memory of the server, and ends with it. Another request begins another run, which makes all calls again.")
+	case keyed:
+		fmt.Fprintf(&b, "\nAn operator who has found out reports it, and the same request with its idempotency key then gets the result: vmcp runs resolve %s", id)
+	default:
+		fmt.Fprintf(&b, "\nAnother request begins another run, which makes all calls again. An operator who has found out continues this one: vmcp runs resolve %s", id)
 	}
-	b.WriteString(" --done JSON, --failed TEXT or --repeat. Repeat the request afterwards.")
+	if stored {
+		if len(doubts) == 1 {
+			b.WriteString(" " + doubts[0].Key)
+		}
+		b.WriteString(" --done JSON, --failed TEXT or --repeat.")
+	}
 	if questions > 0 {
 		fmt.Fprintf(&b, "\nThe run also waits for %d answers.", questions)
 	}

@@ -25,6 +25,7 @@ type carried struct {
 	Journal     *carried            `json:"journal,omitempty"` // its cause
 	NotDone     bool                `json:"notDone,omitempty"`
 	Unknown     bool                `json:"unknown,omitempty"`
+	Harmless    *carriedFailure     `json:"harmless,omitempty"` // of an unknown outcome
 	Described   *carriedError       `json:"described,omitempty"`
 	Kind        string              `json:"kind,omitempty"` // of an error of a host
 	Data        []byte              `json:"data,omitempty"`
@@ -39,6 +40,14 @@ type carriedLimit struct {
 type carriedFailure struct {
 	Kind    []byte `json:"kind"`
 	Message []byte `json:"message"`
+}
+
+func carryFailure(f *script.Failure) *carriedFailure {
+	return &carriedFailure{[]byte(f.Kind), []byte(script.Clip(f.Message))}
+}
+
+func (f *carriedFailure) failure() *script.Failure {
+	return &script.Failure{Kind: string(f.Kind), Message: string(f.Message)}
 }
 
 type carriedCrash struct {
@@ -112,10 +121,13 @@ func carryError(err error, depth int) *carried {
 	c.carryFinal(err, depth)
 	var failure *script.Failure
 	if errors.As(err, &failure) {
-		c.Failure = &carriedFailure{[]byte(failure.Kind), []byte(script.Clip(failure.Message))}
+		c.Failure = carryFailure(failure)
 	}
 	c.NotDone = script.IsNotDone(err)
-	c.Unknown = errors.As(err, new(*script.UnknownOutcome))
+	var lost *script.UnknownOutcome
+	if c.Unknown = errors.As(err, &lost); c.Unknown && lost.Harmless != nil {
+		c.Harmless = carryFailure(lost.Harmless)
+	}
 	c.Kind, c.Data = encodeHost(err)
 	return c
 }
@@ -193,7 +205,11 @@ func (r carrier) error(c *carried) error {
 		err = script.NotDone(err)
 	}
 	if c.Unknown {
-		err = &script.UnknownOutcome{Err: err}
+		lost := &script.UnknownOutcome{Err: err}
+		if c.Harmless != nil {
+			lost.Harmless = c.Harmless.failure()
+		}
+		err = lost
 	}
 	return err
 }
@@ -204,7 +220,7 @@ func (r carrier) causes(c *carried) (causes []error) {
 		causes = append(causes, &script.LimitError{Limit: l.Limit, Value: l.Value, Pos: l.Pos.position()})
 	}
 	if f := c.Failure; f != nil {
-		causes = append(causes, &script.Failure{Kind: string(f.Kind), Message: string(f.Message)})
+		causes = append(causes, f.failure())
 	}
 	switch {
 	case c.Suspended && r.Suspended != nil:

@@ -164,6 +164,13 @@ func (c *Conn) DoWithin(ctx context.Context, r *Request, limit time.Duration) (*
 	if err != nil && k.ctx.Err() != nil && c.ctx.Err() == nil {
 		c.transport.cancel(k)
 	}
+	switch { // a backend may end its response to a cancelled call in any form
+	case KindOf(err) != Protocol:
+	case ctx.Err() != nil:
+		err = c.d.stopped(ctx, true)
+	case k.ctx.Err() != nil:
+		err = c.d.stopped(k.ctx, true)
+	}
 	k.Finish()
 	return resp, err
 }

@@ -64,10 +64,20 @@ type Doubt struct {
 	Key, Kind, Name string
 	Args            json.RawMessage
 	Began           time.Time
+	// Why is what lost the answer, and Pos where in the script the effect was called; "" if that is not known any more.
+	Why, Pos string
 }
 
 func (d Doubt) String() string {
-	return fmt.Sprintf("%s (at %s) was begun and no answer was received: whether it happened is not known, so it is not repeated", What(d.Kind, d.Name), d.Key)
+	s := What(d.Kind, d.Name)
+	if d.Pos != "" {
+		s = d.Pos + ": " + s
+	}
+	why := d.Why
+	if why == "" {
+		why = "no answer was received"
+	}
+	return fmt.Sprintf("%s (effect %s): %s: whether it happened is not known, so it is not repeated", s, d.Key, why)
 }
 
 // What names an effect for a reader, as in: call "deploy".

@@ -102,7 +102,7 @@ func (r *runner) read() error {
 	var tools []catalog.LockedTool
 	tools, r.locked = catalog.LockedTools(r.Config, locked)
 	for _, t := range tools {
-		one := &suite.Tool{Name: t.Name, Input: t.Arguments, Output: t.Returns}
+		one := &suite.Tool{Name: t.Name, Input: t.Arguments, Output: t.Returns, Repeat: t.Repeat}
 		if r.tools[t.Name] != nil { // another tool has the name for clients
 			one.Name = t.Origin
 		} else {
