@@ -358,9 +358,9 @@ type ScriptedTool struct {
 	// Durable is which runs of the tool are stored. Default: runs.durable.
 	Durable string `json:"durable,omitempty" enum:"auto,always,never" crd:"yes"`
 	// OnDoubt is what happens to a run when it is unknown whether a call was made. Default: runs.onDoubt.
-	OnDoubt string `json:"onDoubt,omitempty" enum:"wait,fail" crd:"yes"`
+	OnDoubt string `json:"onDoubt,omitempty" enum:"auto,wait,fail" crd:"yes"`
 	// OnDisconnect is what happens to a run whose client disconnects before its end. Default: runs.onDisconnect.
-	OnDisconnect string `json:"onDisconnect,omitempty" enum:"pause,continue" crd:"yes"`
+	OnDisconnect string `json:"onDisconnect,omitempty" enum:"auto,cancel,pause,continue" crd:"yes"`
 	// Limits override the general limits for this tool. After Parse all of its fields are set.
 	Limits *limits.Run `json:"limits,omitempty" crd:"yes"`
 }

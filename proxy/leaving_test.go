@@ -8,12 +8,14 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/vmcp-dev/vmcp/backends/backendtest"
 	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/config/durable"
 	"github.com/vmcp-dev/vmcp/runs"
 )
 
@@ -72,6 +74,17 @@ func deleted(t *testing.T, url, id string) {
 	}
 }
 
+// shows waits until a metric has a value.
+func shows(t *testing.T, url, name, value string) {
+	t.Helper()
+	for metric(t, url, name) != value {
+		if err := context.Cause(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		runtime.Gosched()
+	}
+}
+
 // TestASessionThatEndsInACall: the client of a run ends its session during a call of the run to a backend with private
 // sessions. The call ends as usual, and the next request resumes the run.
 func TestASessionThatEndsInACall(t *testing.T) {
@@ -106,11 +119,61 @@ func TestASessionThatEndsInACall(t *testing.T) {
 					t.Errorf("the tools were called %d and %d times, want once each", acted, then)
 				}
 				second.Close()
-				for metric(t, url, `vmcp_backend_sessions{backend="slow"}`) != "0" { // nothing is left of what was the clients'
-					if err := context.Cause(t.Context()); err != nil {
-						t.Fatal(err)
+				shows(t, url, `vmcp_backend_sessions{backend="slow"}`, "0") // nothing is left of what was the clients'
+			})
+		}
+	}
+}
+
+// TestAClientThatCancels: without a database a run ends with its client, which cancels its request or disconnects, and so does the
+// backend's call. One whose request has an idempotency key is paused after that call, and resumed by the same request.
+func TestAClientThatCancels(t *testing.T) {
+	for _, revision := range []string{"2025-11-25", "2026-07-28"} {
+		for key, want := range map[string]runs.State{"": runs.Cancelled, "k": runs.Paused} {
+			t.Run(revision+" "+key, func(t *testing.T) {
+				underWay, cancelled, end, later := make(chan struct{}, 1), make(chan struct{}), make(chan struct{}), atomic.Int32{}
+				s := mcp.NewServer(&mcp.Implementation{Name: "slow", Version: "1"}, nil)
+				mcp.AddTool(s, &mcp.Tool{Name: "act"}, func(ctx context.Context, _ *mcp.CallToolRequest, _ any) (*mcp.CallToolResult, map[string]string, error) {
+					underWay <- struct{}{}
+					select {
+					case <-ctx.Done():
+						close(cancelled)
+					case <-end:
 					}
-					runtime.Gosched()
+					return nil, map[string]string{"did": "it"}, nil
+				})
+				mcp.AddTool(s, &mcp.Tool{Name: "then"}, func(context.Context, *mcp.CallToolRequest, any) (*mcp.CallToolResult, map[string]string, error) {
+					later.Add(1)
+					return nil, map[string]string{"did": "more"}, nil
+				})
+				_, _, url := startKept(t, "def run(params):\n    call_tool(\"act\")\n    return call_tool(\"then\")\n", func(c *config.Config) {
+					c.Backends = []config.Backend{{Name: "slow", URL: backendtest.HTTP(t, s, true)}}
+					c.SessionStorage.Provider = durable.StorageMemory
+				})
+				call := &mcp.CallToolParams{Name: "asking"}
+				if key != "" {
+					call.Meta = mcp.Meta{"dev.vmcp/idempotencyKey": key}
+				}
+				client := connect(t, url, revision, nil)
+				ctx, cancel := context.WithCancel(t.Context())
+				go func() { <-underWay; cancel() }()
+				if r, err := client.CallTool(ctx, call); err == nil {
+					t.Errorf("who cancels has %+v", r)
+				}
+				if key == "" {
+					<-cancelled
+				}
+				shows(t, url, `vmcp_requests_running{method="tools/call"}`, "0")
+				close(end)
+				shows(t, url, fmt.Sprintf(`vmcp_runs{state=%q}`, want), "1")
+				if later.Load() != 0 {
+					t.Error("the next tool was called")
+				}
+				if key == "" {
+					return
+				}
+				if r, err := client.CallTool(t.Context(), call); err != nil || r.IsError || later.Load() != 1 {
+					t.Errorf("the same request has %+v, %v; the next tool was called %d times", r, err, later.Load())
 				}
 			})
 		}

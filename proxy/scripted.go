@@ -418,8 +418,8 @@ func (c *scriptedCall) waiting(ctx context.Context, o runs.Outcome) (resp *backe
 			}
 		}
 	}
-	err = c.await(ctx, lookAgain)
-	return nil, err == nil, err
+	again, err = c.rest(ctx, lookAgain)
+	return nil, again, err
 }
 
 // ask sends a question to a session, once per request. The answer is stored like any other.
@@ -478,6 +478,14 @@ func (c *scriptedCall) toTell() bool {
 // lookAgain is how long a request waits for a change of the store before it reads its run again.
 const lookAgain = 5 * time.Second
 
+// rest is await for a run that no part executes. If the client leaves meanwhile, it may be the run's end.
+func (c *scriptedCall) rest(ctx context.Context, d time.Duration) (again bool, err error) {
+	if err = c.await(ctx, d); err != nil {
+		c.p.runs.Abandon(c.id, c.never)
+	}
+	return err == nil, err
+}
+
 // await waits until the run may continue, at most for d.
 func (c *scriptedCall) await(ctx context.Context, d time.Duration) error {
 	late := time.NewTimer(d)
@@ -509,6 +517,6 @@ func (c *scriptedCall) sleeping(ctx context.Context, o runs.Outcome) (resp *back
 		}
 		left = min(left, hold)
 	}
-	err = c.await(ctx, min(max(left, time.Millisecond), lookAgain))
-	return nil, err == nil, err
+	again, err = c.rest(ctx, min(max(left, time.Millisecond), lookAgain))
+	return nil, again, err
 }

@@ -2,8 +2,9 @@ package runs_test
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
+	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -27,49 +28,171 @@ func TestStore(t *testing.T) {
 	})
 }
 
-// TestRunsThatNobodyExecutesWeigh: runs that wait or have ended are counted as memory of scripts, up to a bound, until they are
-// removed.
+// kept is a store in memory with 64 MB for the runs that nobody executes.
+type kept struct {
+	*memory.Store
+	t    *testing.T
+	pool *script.Pool
+}
+
+func newKept(t *testing.T) kept {
+	pool := script.NewPool(512<<20, 1, nil)
+	return kept{memory.New(runs.Options{MaxBytes: 32 << 20}, pool), t, pool}
+}
+
+// holds is what is counted for runs, in MB.
+func (k kept) holds() int64 { return k.pool.Usage().Charged >> 20 }
+
+// begin begins a run with a journal of so many MB.
+func (k kept) begin(id, principal string, size int) runs.Lease {
+	k.t.Helper()
+	l, err := k.Create(k.t.Context(), runs.Run{ID: id, Tool: "t", Principal: principal, Dedupe: id}, "owner", nil)
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	result, _ := json.Marshal(strings.Repeat("x", size<<20))
+	if err := l.Record(script.Entry{Key: "0", Kind: "call", Result: result}); err != nil {
+		k.t.Fatal(err)
+	}
+	return l
+}
+
+// ends ends a part of a run.
+func (k kept) ends(l runs.Lease, state runs.State) {
+	k.t.Helper()
+	if err := l.End(k.t.Context(), runs.Outcome{State: state}); err != nil {
+		k.t.Fatal(err)
+	}
+}
+
+// states are the states of runs; "" is a run that is forgotten.
+func (k kept) states(ids ...string) (states []runs.State) {
+	for _, id := range ids {
+		r, _, _ := k.Get(k.t.Context(), id)
+		states = append(states, r.State)
+	}
+	return states
+}
+
+// TestRunsThatNobodyExecutesWeigh: runs that wait or have ended are counted as memory of scripts until they are removed; those
+// that are executed are not.
 func TestRunsThatNobodyExecutesWeigh(t *testing.T) {
-	pool := script.NewPool(512<<20, 1, nil) // 64 MB of it for runs that wait
-	s := memory.New(runs.Options{MaxBytes: 32 << 20}, pool)
-	result, _ := json.Marshal(strings.Repeat("x", 8<<20))
-	weighs := func(when string, least, most int64) {
-		t.Helper()
-		if n := pool.Usage().Charged; n < least<<20 || n > most<<20 {
-			t.Errorf("%s the runs weigh %d bytes, want %d to %d MB", when, n, least, most)
+	k := newKept(t)
+	var ids []string
+	for i := range int64(5) {
+		l := k.begin(fmt.Sprint(i), "", 8)
+		if n := k.holds(); n != 8*i {
+			t.Errorf("while one is executed the others weigh %d MB, want %d", n, 8*i)
+		}
+		k.ends(l, runs.Waiting)
+		ids = append(ids, fmt.Sprint(i))
+	}
+	if _, err := k.Acquire(t.Context(), "0", "owner"); err != nil {
+		t.Fatal(err)
+	}
+	if n := k.holds(); n != 32 {
+		t.Errorf("when one is executed again the others weigh %d MB, want 32", n)
+	}
+	for _, id := range ids {
+		if err := k.Cancel(t.Context(), id, ""); err != nil {
+			t.Fatal(err)
 		}
 	}
-	var refused error
-	n := int64(0)
-	for ; n < 20; n++ {
-		l, err := s.Create(t.Context(), runs.Run{ID: fmt.Sprint(n), Tool: "t"}, "owner", nil)
+	if _, err := k.Prune(t.Context(), runs.Old{Before: time.Now().Add(time.Hour)}); err != nil {
+		t.Fatal(err)
+	}
+	if n := k.pool.Usage().Charged; n != 0 {
+		t.Errorf("when they are removed they weigh %d bytes", n)
+	}
+}
+
+// TestRoomForRuns: no run is refused for want of room to keep it. What has ended is forgotten first; then the runs of the
+// principal that holds most are given up, those that only an operator can continue first, and a repeated request is told so.
+func TestRoomForRuns(t *testing.T) {
+	k := newKept(t)
+	k.ends(k.begin("alice", "alice", 8), runs.Waiting)
+	k.ends(k.begin("done", "mallory", 8), runs.Done)
+	executed := k.begin("executed", "mallory", 8)
+	for id, state := range map[string]runs.State{"question": runs.Waiting, "doubt": runs.Doubt, "asleep": runs.Sleeping} {
+		k.ends(k.begin(id, "mallory", 8), state)
+	}
+	ids := []string{"alice", "done", "executed", "question", "doubt", "asleep", "more", "again"}
+	for _, then := range []struct {
+		begins string
+		want   []runs.State
+	}{
+		{"", []runs.State{runs.Waiting, "", runs.Running, runs.Waiting, runs.Doubt, runs.Sleeping, "", ""}}, // half of the room is full
+		{"more", []runs.State{runs.Waiting, "", runs.Running, runs.Waiting, runs.Failed, runs.Sleeping, runs.Waiting, ""}},
+		{"again", []runs.State{runs.Waiting, "", runs.Running, runs.Failed, runs.Failed, runs.Sleeping, runs.Waiting, runs.Waiting}},
+	} {
+		if then.begins != "" {
+			k.ends(k.begin(then.begins, "mallory", 8), runs.Waiting)
+		}
+		if have := k.states(ids...); !slices.Equal(have, then.want) {
+			t.Fatalf("after %q: %q, want %q", then.begins, have, then.want)
+		}
+	}
+	r, isNew, err := k.Start(t.Context(), runs.Run{Tool: "t", Principal: "mallory", Dedupe: "doubt"})
+	if err != nil || isNew || !strings.Contains(r.Error, "limits.totalMemory") {
+		t.Errorf("the request of a run that was given up: %q, new: %v, %v", r.Error, isNew, err)
+	}
+	if ended, err := k.Uncounted(t.Context(), 10); err != nil || len(ended) != 2 {
+		t.Errorf("%d runs are counted as ended, %v", len(ended), err)
+	}
+	k.ends(executed, runs.Waiting)
+	for i := range 20 {
+		k.ends(k.begin(fmt.Sprint(i), fmt.Sprint("many", i), 8), runs.Paused)
+	}
+	if n := k.holds(); n > 65 {
+		t.Errorf("runs of many principals weigh %d MB, want 64", n)
+	}
+	k.ends(k.begin("huge", "alice", 31), runs.Waiting)
+	k.ends(k.begin("larger", "bob", 31), runs.Waiting)
+	k.ends(k.begin("third", "carol", 31), runs.Waiting)
+	if have := k.states("third"); have[0] != runs.Waiting {
+		t.Errorf("the last run to wait is %s", have)
+	}
+}
+
+// TestEndedRunsAreForgotten: of small runs that have ended the last thousand are kept.
+func TestEndedRunsAreForgotten(t *testing.T) {
+	k := newKept(t)
+	for i := range 1100 {
+		k.ends(k.begin(fmt.Sprint(i), "", 0), runs.Done)
+	}
+	if have, want := k.states("99", "100", "1099"), []runs.State{"", runs.Done, runs.Done}; !slices.Equal(have, want) {
+		t.Errorf("%q, want %q", have, want)
+	}
+}
+
+// TestWeightsAreTrue: many small runs use about as much memory as is counted for them.
+func TestWeightsAreTrue(t *testing.T) {
+	k := newKept(t)
+	heap := func() int64 {
+		for range 3 { // what earlier tests have pooled is freed by the second
+			runtime.GC()
+		}
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	before := heap()
+	for i := range 5000 {
+		l, err := k.Create(t.Context(), runs.Run{Tool: "t", Dedupe: fmt.Sprint(i), Limits: make([]byte, 400), Args: make([]byte, 100)}, "owner", nil)
 		if err != nil {
-			refused = err
-			break
-		}
-		if err := l.Record(script.Entry{Key: "0", Kind: "call", Result: result}); err != nil {
 			t.Fatal(err)
 		}
-		weighs("while one is executed", 8*n, 8*n+1)
-		if err := l.End(t.Context(), runs.Outcome{State: runs.Waiting}); err != nil {
-			t.Fatal(err)
+		for _, key := range []string{"0", "1", "2"} {
+			if err := l.Record(script.Entry{Key: key, Kind: "call", Name: "tool", Result: make([]byte, 50)}); err != nil {
+				t.Fatal(err)
+			}
 		}
+		k.ends(l, runs.Waiting)
 	}
-	if n < 7 || n > 9 || !errors.Is(refused, runs.ErrFull) || !strings.Contains(refused.Error(), "limits.totalMemory") {
-		t.Fatalf("after %d runs: %v", n, refused)
+	used, counted := heap()-before, k.pool.Usage().Charged
+	t.Logf("a run uses %d bytes, and %d are counted", used/5000, counted/5000)
+	if used > 2*counted || counted > 4*used {
+		t.Errorf("5000 runs use %d bytes, and %d are counted", used, counted)
 	}
-	weighs("when they wait", 8*n, 8*n+1)
-	if _, err := s.Acquire(t.Context(), "0", "owner"); err != nil {
-		t.Fatal(err)
-	}
-	weighs("when one of them is executed again", 8*n-8, 8*n-7)
-	for i := range n {
-		if err := s.Cancel(t.Context(), fmt.Sprint(i), ""); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if _, err := s.Prune(t.Context(), runs.Old{Before: time.Now().Add(time.Hour)}); err != nil {
-		t.Fatal(err)
-	}
-	weighs("when they are removed", 0, 0)
+	runtime.KeepAlive(k.Store)
 }

@@ -296,7 +296,6 @@ var (
 	ErrAnswered     = errors.New("the question has an answer already")
 	ErrLate         = errors.New("the time to answer is over")
 	ErrNoDoubt      = errors.New("no such call in doubt")
-	ErrFull         = errors.New("there is no room for more runs")
 	ErrUnavailable  = errors.New("the store of runs does not answer")
 )
 

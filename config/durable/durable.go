@@ -76,10 +76,10 @@ func (s *SessionStorage) Lasting() bool { return s.Provider != StorageMemory }
 type Runs struct {
 	// Durable is which runs are stored. auto: those that have begun a call that may not be repeated, that wait, or that have an idempotency key. always: every run, from its beginning. never: in memory only, while a question is not answered.
 	Durable string `json:"durable,omitempty" enum:"auto,always,never" default:"auto"`
-	// OnDoubt is what happens to a run when it is unknown whether a call was made. wait: it stops in state doubt until vmcp runs resolve. fail: it fails.
-	OnDoubt string `json:"onDoubt,omitempty" enum:"wait,fail" default:"wait"`
-	// OnDisconnect is what happens to a run whose client disconnects before its end. pause: it stops after the current call, and is resumed by the same request or vmcp runs resume. continue: it continues.
-	OnDisconnect string `json:"onDisconnect,omitempty" enum:"pause,continue" default:"pause"`
+	// OnDoubt is what happens to a run when it is unknown whether a call was made. wait: it stops in state doubt until vmcp runs resolve. fail: it fails. auto: wait where runs are stored in a database; in memory, where no operator can find them, fail.
+	OnDoubt string `json:"onDoubt,omitempty" enum:"auto,wait,fail" default:"auto"`
+	// OnDisconnect is what happens to a run whose client cancels or disconnects before its end. cancel: it ends, and so do its calls in progress. pause: it stops after the current call, and is resumed by the same request or vmcp runs resume. continue: it continues. auto: pause where runs are stored in a database; in memory cancel, but pause for a request with an idempotency key, which can be repeated.
+	OnDisconnect string `json:"onDisconnect,omitempty" enum:"auto,cancel,pause,continue" default:"auto"`
 	// TrustHints makes calls of tools with readOnlyHint or idempotentHint repeatable. false: only aggregation.tools[].overrides.NAME.repeatable does.
 	TrustHints *bool `json:"trustHints,omitempty" default:"true"`
 	// Hold is how long a request stays open for a run that sleeps; then the request is answered, and the run continues to sleep.

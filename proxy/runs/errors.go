@@ -70,8 +70,6 @@ func storeError(run string, err error) error {
 		return ErrState
 	case errors.Is(err, store.ErrDamaged):
 		return refusal("damaged", run, "the run's journal is damaged: %s", run)
-	case errors.Is(err, store.ErrFull):
-		return wire.Errorf(wire.InternalError, "%v; try again later", err)
 	case errors.As(err, &limit):
 		return wire.Errorf(wire.InternalError, "%v", limit)
 	case errors.Is(err, store.ErrTaken):

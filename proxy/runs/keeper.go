@@ -345,6 +345,33 @@ func (k *Keeper) leave(p *Part) {
 	}
 }
 
+// left is what becomes of a run when its last client has left: cancel, pause or continue, see config/durable.Runs.
+func (k *Keeper) left(r store.Run, s Settings) string {
+	switch {
+	case s.OnDisconnect == "continue":
+		return s.OnDisconnect
+	case k.Stopping(), s.OnDisconnect == "auto" && r.Dedupe != "", s.OnDisconnect == "":
+		return "pause" // this process ends the requests, or the same request may come again
+	case s.OnDisconnect == "auto":
+		return "cancel"
+	}
+	return s.OnDisconnect
+}
+
+// Abandon is called when a request that waited for a run at rest has ended before the run did.
+func (k *Keeper) Abandon(id string, never bool) {
+	ctx, cancel := context.WithTimeout(k.life, endWithin)
+	defer cancel()
+	of := k.of(never)
+	row, _, err := of.Get(ctx, id)
+	if err != nil || row.State.Final() || row.State == store.Running {
+		return
+	}
+	if s, err := settingsOf(row); err == nil && k.left(row, s) == "cancel" {
+		_ = of.Cancel(ctx, id, clientLeft) // it ends at its deadline otherwise
+	}
+}
+
 // wait waits for a change of the store, at most for d.
 func wait(ctx context.Context, changed <-chan struct{}, d time.Duration) error {
 	t := time.NewTimer(d)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/vmcp-dev/vmcp/proxy/outcome"
@@ -24,10 +25,11 @@ import (
 //	Stop   the run stops after its current effects, which are recorded       it may be resumed later, by any process
 //	Cut    the context of the run ends now                                   the current effect may have happened
 //
-// A request whose client disconnects calls Leave. If it was the last one (waiters) and the part is not alone, a run
-// without a row is stopped and cut, since no request could name it again; one with a row is stopped, unless its tool
-// has onDisconnect: continue. A request that has answered its client with a question calls Detach instead, which stops
-// nothing: the client will send another request, or the question reaches its deadline.
+// A request whose client cancels or disconnects calls Leave. If it was the last one (waiters) and the part is not alone,
+// onDisconnect of the tool says what becomes of the run: it is stopped and cut, and has ended; or it is stopped; or it
+// continues. A run without a row is stopped and cut in any case, since no request could name it again. A request that has
+// answered its client with a question calls Detach instead, which stops nothing: the client will send another request, or the
+// question reaches its deadline.
 //
 // The lease may be lost before the end: another process has acquired the run, or it was cancelled. Then watch stops the
 // part, and End sets an Outcome in state Running with errTakenOver: those who wait read the run again. If the store
@@ -53,7 +55,8 @@ type Part struct {
 	pause chan struct{} // closed by Stop
 	once  sync.Once
 
-	cut cut // ends the run at once
+	cut  cut         // ends the run at once
+	gone atomic.Bool // the last client has left, and the run ends with that
 
 	ended   chan struct{}
 	outcome Outcome // set before ended is closed
@@ -166,10 +169,13 @@ func (p *Part) Settings() (Settings, error) {
 	return settingsOf(p.run)
 }
 
-// outlivesClient reports whether the run continues without a client.
-func (p *Part) outlivesClient() bool {
+// left is what becomes of the run when its last client has left.
+func (p *Part) left() string {
 	s, err := p.Settings()
-	return err == nil && s.OnDisconnect == "continue"
+	if err != nil {
+		return "pause"
+	}
+	return p.k.left(p.run, s)
 }
 
 // SetArgs sets the arguments of a run without a row, before its program begins.
@@ -236,19 +242,22 @@ func (p *Part) watch(l store.Lease) {
 	}
 }
 
-// Leave is called when a request no longer waits. The last one stops the run, unless that continues without a client; a
-// run without a row is cut, too.
+// Leave is called when a request no longer waits.
 func (p *Part) Leave(cause error) {
 	p.k.mu.Lock()
 	p.waiters--
 	last := p.waiters == 0 && !p.alone
 	p.k.mu.Unlock()
+	if !last {
+		return
+	}
+	how := p.left()
+	p.gone.Store(how == "cancel")
 	switch {
-	case !last:
-	case !p.Kept():
+	case how == "cancel", !p.Kept():
 		p.Stop()
 		p.Cut(cause)
-	case !p.outlivesClient():
+	case how == "pause":
 		p.Stop()
 	}
 }
@@ -263,7 +272,9 @@ func (p *Part) Detach() {
 // End ends the part, first in the store. It is called once.
 func (p *Part) End(o Outcome) {
 	if l := p.journal.current(); l != nil {
-		o.Kept = true
+		if o.Kept = true; p.gone.Load() && !o.State.Final() {
+			o = abandoned(o)
+		}
 		o = p.end(l, o)
 	} else if o.Err == nil {
 		switch o.State {
@@ -281,6 +292,18 @@ func (p *Part) End(o Outcome) {
 	p.outcome = o
 	p.cut.off(nil)
 	close(p.ended)
+}
+
+// clientLeft says why a run was cancelled.
+const clientLeft = "its client cancelled the request or disconnected"
+
+// abandoned is the outcome of a run whose last client has left, and that would have stopped or waited.
+func abandoned(o Outcome) Outcome {
+	text := clientLeft
+	for _, d := range o.Doubts {
+		text += "; " + d.String()
+	}
+	return Outcome{State: store.Cancelled, Error: text, Kept: true, How: outcome.Cancelled}
 }
 
 // createRow makes the row of a run that has none and has to wait.

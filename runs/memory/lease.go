@@ -110,7 +110,7 @@ func (s *Store) put(r *run, e script.Entry) error {
 		r.begun = append(r.begun, e)
 	}
 	r.Bytes += n
-	s.count(r, 0, n)
+	s.weigh(r)
 	return nil
 }
 
@@ -132,7 +132,7 @@ func (s *Store) release(r *run, key string) {
 	n := runs.Size(r.begun[i])
 	r.begun = slices.Delete(r.begun, i, i+1)
 	r.Entries, r.Bytes = r.Entries-1, r.Bytes-n
-	s.count(r, 0, -n)
+	s.weigh(r)
 }
 
 // Close implements [script.Journal].
@@ -150,22 +150,20 @@ func (l *lease) Ask(_ context.Context, q ...runs.Question) error {
 
 // ask adds the questions whose keys r does not have yet. mu is held.
 func (s *Store) ask(r *run, questions []runs.Question) {
-	before := r.size()
 	for _, q := range questions {
 		if find(r, q.Key) == nil {
 			r.Questions = append(r.Questions, q)
 		}
 	}
-	s.resize(r, before)
+	s.weigh(r)
 }
 
 // close removes the open questions of an effect that has ended, "" for all effects. mu is held.
 func (s *Store) close(r *run, effect string) {
-	before := r.size()
 	r.Questions = slices.DeleteFunc(r.Questions, func(q runs.Question) bool {
 		return q.Answer == nil && (effect == "" || runs.Asked(effect, q))
 	})
-	s.resize(r, before)
+	s.weigh(r)
 }
 
 func find(r *run, key string) *runs.Question {
@@ -193,13 +191,15 @@ func (l *lease) End(_ context.Context, o runs.Outcome) error {
 		return err
 	}
 	l.r.Owner, l.r.lease = "", nil
-	l.s.weigh(l.r)
-	if l.r.State == runs.Cancelled {
-		return nil
-	}
-	if !o.State.Final() {
+	switch {
+	case l.r.State == runs.Cancelled:
+		l.s.weigh(l.r)
+	case o.State.Final():
+		l.s.end(l.r, o)
+	default:
 		l.s.ask(l.r, o.Questions)
+		l.s.end(l.r, o)
 	}
-	l.s.end(l.r, o)
+	l.s.fit(l.r)
 	return nil
 }

@@ -9,20 +9,12 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
 
-	"github.com/vmcp-dev/vmcp/internal/limits"
 	"github.com/vmcp-dev/vmcp/runs"
 	"github.com/vmcp-dev/vmcp/script"
-)
-
-// Bounds of a store. When one is reached, ended runs are removed first; only then are new runs refused.
-const (
-	maxRuns      = 1000
-	maxRunsOfOne = 250 // of one principal, where callers are authenticated; it may have half of the bytes
 )
 
 var errClosed = fmt.Errorf("%w: it is closed", runs.ErrUnavailable)
@@ -34,14 +26,16 @@ type Store struct {
 
 	mu        sync.Mutex
 	runs      map[string]*run    // by id
+	live      map[string]*run    // those that have not ended
 	keys      map[[2]string]*run // by principal and idempotency key
 	changed   chan struct{}
 	closed    bool
-	all       held
-	of        map[string]held // by principal
-	ended     *list.List      // of *run, in the order in which they ended
-	outbox    []queued        // events that were not sent yet, in order
-	uncounted []runs.Event    // for Uncounted
+	kept      int64            // sum of all weights
+	of        map[string]int64 // sum of the weights by principal
+	givenUp   int64            // number of runs that fit has ended
+	ended     *list.List       // of *run, in the order in which they ended
+	outbox    []queued         // events that were not sent yet, in order
+	uncounted []runs.Event     // for Uncounted
 }
 
 // run is a run with its journal. The store's mutex guards it.
@@ -52,13 +46,14 @@ type run struct {
 	have     map[string]bool // keys of recorded
 	lease    *lease          // of the present owner
 	place    *list.Element   // in ended
-	weight   int64           // bytes that are counted for it in the pool
+	givenUp  bool            // fit has ended it
+	weight   int64           // bytes that are counted for it: 0 while it is executed
 }
 
-// New returns an empty store. The size of all its runs is bounded by in.MostKept. The sizes of the runs without an owner
-// are counted in the pool; the journal of a run that is executed is charged to the budget of that run instead.
+// New returns an empty store. The sizes of its runs without an owner are counted in the pool and bounded by in.MostKept, see
+// [Store.fit]; the journal of a run that is executed is charged to the budget of that run instead.
 func New(o runs.Options, in *script.Pool) *Store {
-	return &Store{options: o.WithDefaults(), pool: in, runs: map[string]*run{}, keys: map[[2]string]*run{}, changed: make(chan struct{}), of: map[string]held{}, ended: list.New()}
+	return &Store{options: o.WithDefaults(), pool: in, runs: map[string]*run{}, live: map[string]*run{}, keys: map[[2]string]*run{}, changed: make(chan struct{}), of: map[string]int64{}, ended: list.New()}
 }
 
 // Start implements [runs.Store].
@@ -68,11 +63,7 @@ func (s *Store) Start(_ context.Context, r runs.Run) (runs.Run, bool, error) {
 	if old, err := s.same(r); old != nil || err != nil {
 		return old.copied(), false, err
 	}
-	n, err := s.add(r)
-	if err != nil {
-		return runs.Run{}, false, err
-	}
-	return n.copied(), true, nil
+	return s.add(r).copied(), true, nil
 }
 
 // Create implements [runs.Store].
@@ -84,10 +75,7 @@ func (s *Store) Create(_ context.Context, r runs.Run, owner string, entries []sc
 	} else if old != nil {
 		return nil, runs.ErrExists
 	}
-	n, err := s.add(r)
-	if err != nil {
-		return nil, err
-	}
+	n := s.add(r)
 	for _, e := range entries {
 		if err := s.put(n, e); err != nil {
 			s.forget(n)
@@ -114,94 +102,40 @@ func (s *Store) same(r runs.Run) (*run, error) {
 }
 
 // add stores a new run.
-func (s *Store) add(r runs.Run) (*run, error) {
+func (s *Store) add(r runs.Run) *run {
 	now := time.Now()
 	n := &run{have: map[string]bool{}, Run: runs.Run{
 		ID: cmp.Or(r.ID, runs.NewID()), Parent: r.Parent, Tool: r.Tool, Principal: r.Principal, Dedupe: r.Dedupe, Trace: r.Trace,
 		Program: r.Program, Limits: r.Limits, Args: r.Args, Header: r.Header, Expires: r.Expires,
 		State: runs.Running, Created: now, Updated: now, Wake: now.Add(s.options.Lease), Lease: now.Add(s.options.Lease),
 	}}
-	if err := s.makeRoom(n); err != nil {
-		return nil, err
-	}
-	s.count(n, 1, n.size())
-	s.runs[n.ID] = n
+	s.runs[n.ID], s.live[n.ID] = n, n
 	if n.Dedupe != "" {
 		s.keys[[2]string{n.Principal, n.Dedupe}] = n
 	}
-	return n, nil
+	s.weigh(n)
+	s.fit(n)
+	return n
 }
 
-// makeRoom removes ended runs, the first to end first, until n is within the bounds; ErrFull when none is left.
-func (s *Store) makeRoom(n *run) error {
-	most := s.pool.MostKept()
-	for s.all.full(n, maxRuns, most) {
-		if !s.forgetEnded(func(*run) bool { return true }) {
-			return errFull(s.all, "all callers", most)
-		}
+// weigh counts the present size of r, 0 while it is executed. mu is held.
+func (s *Store) weigh(r *run) {
+	n := int64(0)
+	if r.lease == nil && s.runs[r.ID] == r {
+		n = r.size()
 	}
-	for n.Principal != "" && s.of[n.Principal].full(n, maxRunsOfOne, most/2) {
-		if !s.forgetEnded(func(r *run) bool { return r.Principal == n.Principal }) {
-			return errFull(s.of[n.Principal], strconv.Quote(n.Principal), most/2)
-		}
-	}
-	return nil
-}
-
-func errFull(h held, of string, most int64) error {
-	return fmt.Errorf("%w: %d of %s have not ended, and use %s of the %s that limits.totalMemory leaves to them", runs.ErrFull, h.runs, of, limits.Bytes(h.bytes), limits.Bytes(most))
-}
-
-// forgetEnded removes the run that ended first of those that match, and reports whether there was one.
-func (s *Store) forgetEnded(match func(*run) bool) bool {
-	for e := s.ended.Front(); e != nil; e = e.Next() {
-		if r := e.Value.(*run); match(r) {
-			s.forget(r)
-			return true
-		}
-	}
-	return false
-}
-
-// held is a number of runs and the sum of their sizes.
-type held struct {
-	runs  int
-	bytes int64
-}
-
-func (h held) full(n *run, runs int, bytes int64) bool {
-	return h.runs >= runs || h.runs > 0 && h.bytes+n.size() > bytes
-}
-
-// count adds a number of runs, 1, 0 or -1, and of bytes to the totals of all callers and of the principal of r.
-func (s *Store) count(r *run, runs int, bytes int64) {
-	of := s.of[r.Principal]
-	of.runs, of.bytes = of.runs+runs, of.bytes+bytes
-	if s.of[r.Principal] = of; of.runs == 0 {
+	more := n - r.weight
+	r.weight = n
+	s.kept += more
+	if s.of[r.Principal] += more; s.of[r.Principal] == 0 {
 		delete(s.of, r.Principal)
 	}
-	s.all.runs, s.all.bytes = s.all.runs+runs, s.all.bytes+bytes
-	if runs >= 0 {
-		s.weigh(r)
-	}
+	s.pool.CountKept(more)
 }
-
-// weigh counts the size of r in the pool: 0 while it is executed.
-func (s *Store) weigh(r *run) {
-	n := r.size()
-	if r.lease != nil {
-		n = 0
-	}
-	s.pool.CountKept(n - r.weight)
-	r.weight = n
-}
-
-// resize counts the change of the size of r, which was before.
-func (s *Store) resize(r *run, before int64) { s.count(r, 0, r.size()-before) }
 
 // size is roughly the number of bytes that the run uses.
 func (r *run) size() int64 {
-	n := int64(1000+len(r.Args)+len(r.Result)+len(r.Error)) + r.Bytes
+	n := int64(weightOfOne+len(r.Limits)+len(r.Args)+len(r.Result)+len(r.Error)) + r.Bytes
 	for _, q := range r.Questions {
 		n += int64(len(q.Params) + len(q.Answer))
 	}
@@ -209,9 +143,12 @@ func (r *run) size() int64 {
 }
 
 func (s *Store) forget(r *run) {
-	s.count(r, -1, -r.size())
-	s.pool.CountKept(-r.weight)
 	delete(s.runs, r.ID)
+	s.weigh(r)
+	delete(s.live, r.ID)
+	if r.givenUp {
+		s.givenUp--
+	}
 	delete(s.keys, [2]string{r.Principal, r.Dedupe})
 	if r.place != nil {
 		s.ended.Remove(r.place)
@@ -271,8 +208,8 @@ func (s *Store) Due(_ context.Context, n int) ([]string, error) {
 	defer s.mu.Unlock()
 	var due []*run
 	now := time.Now()
-	for _, r := range s.runs {
-		if !r.State.Final() && !s.held(r) && (past(r.Wake, now) || past(r.Expires, now)) {
+	for _, r := range s.live {
+		if !s.held(r) && (past(r.Wake, now) || past(r.Expires, now)) {
 			due = append(due, r)
 		}
 	}

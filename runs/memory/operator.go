@@ -15,17 +15,17 @@ func (s *Store) end(r *run, o runs.Outcome) {
 	if o.State.Final() {
 		s.close(r, "")
 	}
-	before := r.size()
 	r.State, r.Result, r.Error, r.Doubts = o.State, o.Result, o.Error, slices.Clone(o.Doubts)
 	r.Updated, r.Wake, r.Lease = time.Now(), o.Wake, time.Time{}
 	if o.State.Final() {
 		r.Wake = time.Time{}
 		r.place = s.ended.PushBack(r)
+		delete(s.live, r.ID)
 		s.strip(r)
 	} else if answered(r, o) {
 		r.Wake = r.Updated
 	}
-	s.resize(r, before)
+	s.weigh(r)
 	s.enqueue(r)
 	s.notify()
 }
@@ -37,11 +37,11 @@ func answered(r *run, o runs.Outcome) bool {
 
 // strip removes the parts of an ended run that are not kept, see runs.Keep.
 func (s *Store) strip(r *run) {
-	if s.options.Keep == runs.KeepFull {
+	if s.options.Keep == runs.KeepFull && !r.givenUp {
 		return
 	}
 	r.Questions, r.Bytes = nil, 0
-	if s.options.Keep == runs.KeepNone {
+	if s.options.Keep == runs.KeepNone || r.givenUp {
 		r.recorded, r.begun, r.have, r.Entries = nil, nil, map[string]bool{}, 0
 		return
 	}
@@ -70,9 +70,9 @@ func (s *Store) Answer(_ context.Context, id, key string, answer json.RawMessage
 	case past(q.Deadline, time.Now()):
 		return runs.ErrLate
 	}
-	before := r.size()
 	q.Answer = answer
-	s.resize(r, before)
+	s.weigh(r)
+	s.fit(r)
 	r.Updated = time.Now()
 	if r.State == runs.Waiting {
 		r.Wake = r.Updated
@@ -120,10 +120,15 @@ func (s *Store) Cancel(_ context.Context, id, reason string) error {
 		r.lease.lose()
 	}
 	s.end(r, runs.Outcome{State: runs.Cancelled, Error: reason})
+	s.uncount(r)
+	return nil
+}
+
+// uncount adds r, which has ended without an owner, to those that Uncounted returns. mu is held.
+func (s *Store) uncount(r *run) {
 	if len(s.uncounted) < maxQueued {
 		s.uncounted = append(s.uncounted, runs.Event{Run: r.ID, Tool: r.Tool, State: r.State, Epoch: r.Epoch, At: r.Updated})
 	}
-	return nil
 }
 
 // Resume implements [runs.Store].

@@ -9,7 +9,7 @@ import (
 )
 
 // maxQueued bounds the events in the outbox; the oldest are dropped.
-const maxQueued = 10 * maxRuns
+const maxQueued = 10_000
 
 // queued is an event that is to be sent, not before next.
 type queued struct {

@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 
 	"github.com/vmcp-dev/vmcp/internal/testmode"
@@ -112,7 +111,7 @@ func TestRunsSuspendedAtTheirLargest(t *testing.T) {
 }
 
 // TestLargeResultsAtOnce: results of 10 MB are relayed to clients while they arrive, and those that scripts read are charged:
-// suspended runs use an eighth of totalMemory at most, and one more is refused.
+// runs that have ended use an eighth of totalMemory at most, and none is refused.
 func TestLargeResultsAtOnce(t *testing.T) {
 	testmode.NeedThorough(t)
 	for _, tt := range []struct {
@@ -125,19 +124,12 @@ func TestLargeResultsAtOnce(t *testing.T) {
 	} {
 		t.Run(tt.tool, func(t *testing.T) {
 			s := serve(t, "time: 5m, "+totalMemory)
-			var whole atomic.Int64
 			for range 3 {
 				s.calls(t, 20, fmt.Sprintf(`{"name":%q,"arguments":{"n":%d}}`, tt.tool, tt.size), func(answer string, err error) {
-					switch {
-					case err == nil && (len(answer) >= tt.size || strings.Contains(answer, strconv.Itoa(tt.size))):
-						whole.Add(1)
-					case tt.tool == "big" || err == nil || !strings.Contains(err.Error(), "there is no room for more runs"):
+					if err != nil || len(answer) < tt.size && !strings.Contains(answer, strconv.Itoa(tt.size)) {
 						t.Errorf("%.300s %v", answer, err)
 					}
 				})
-			}
-			if n := whole.Load(); n < 3*8 { // as many as there is room for, each time
-				t.Errorf("%d calls had their results", n)
 			}
 			s.within(t, tt.most)
 		})

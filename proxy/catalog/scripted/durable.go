@@ -15,20 +15,30 @@ import (
 )
 
 // Durable says how the runs of a scripted tool are kept beyond their requests; the values are those of the
-// configuration.
+// configuration, auto resolved.
 type Durable struct {
 	When         string // auto, always or never
 	OnDoubt      string // wait or fail
-	OnDisconnect string // pause or continue
+	OnDisconnect string // cancel, pause or continue; auto: pause for a request that can be repeated, else cancel
 }
 
 // durableOf is the effective setting of a tool; composite tools have none of their own.
 func durableOf(cfg *config.Config, c *config.ScriptedTool) Durable {
-	d := Durable{cmp.Or(cfg.Runs.Durable, "auto"), cmp.Or(cfg.Runs.OnDoubt, "wait"), cmp.Or(cfg.Runs.OnDisconnect, "pause")}
 	if c == nil {
-		return d
+		c = &config.ScriptedTool{}
 	}
-	return Durable{cmp.Or(c.Durable, d.When), cmp.Or(c.OnDoubt, d.OnDoubt), cmp.Or(c.OnDisconnect, d.OnDisconnect)}
+	d := Durable{cmp.Or(c.Durable, cfg.Runs.Durable, "auto"), cmp.Or(c.OnDoubt, cfg.Runs.OnDoubt, "auto"), cmp.Or(c.OnDisconnect, cfg.Runs.OnDisconnect, "auto")}
+	stored := cfg.SessionStorage.Lasting() && d.When != "never"
+	switch {
+	case d.OnDoubt == "auto" && stored:
+		d.OnDoubt = "wait"
+	case d.OnDoubt == "auto": // nobody can resolve it
+		d.OnDoubt = "fail"
+	}
+	if d.OnDisconnect == "auto" && stored {
+		d.OnDisconnect = "pause"
+	}
+	return d
 }
 
 // OutputSchema is the schema of the tool's result; nil for any result.
