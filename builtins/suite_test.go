@@ -290,14 +290,43 @@ def test_a():
     testing.clock("2030-05-06T07:08:09Z")
     testing.eq(testing.now().year, 2030)
 `, want: `test_a passed`},
-	{name: "the time of a run ends", scripts: `
+	{name: "the time that a run is awake ends", scripts: `
 def run(params):
-    sleep("31m")
+    sleep("5h")
+    for i in range(40):
+        call_tool("get", {})
+        sleep("1h")
 `, test: `
 def test_a():
+    testing.tool("get", returns = {}, takes = "50s")
     r = testing.run("tool")
     testing.is_false(r.ok)
     testing.contains(r.error, "limit reached: time (30m0s)")
+    testing.eq(len(testing.calls()), 37)
+`, want: `test_a passed`},
+	{name: "waiting is not the time of a run", change: func(o *suite.Options) {
+		o.Tools.Find("tool").Limits.Time = script.Duration(2 * time.Second)
+	}, scripts: `
+def run(params):
+    sleep("4s")
+    parallel([lambda: sleep("3s"), lambda: sleep("5s"), lambda: call_tool("get", {})])
+    return try_call_tool("get", {}).ok
+`, test: `
+def test_a():
+    testing.tool("get", returns = {}, takes = "900ms")
+    testing.eq(testing.run("tool").output, True)
+    testing.eq(str(testing.now()), "2026-01-01T00:00:09.9Z")
+def test_b():
+    testing.tool("get", returns = {}, takes = "1100ms")
+    testing.contains(testing.run("tool").error, "limit reached: time (2s)")
+    testing.eq(str(testing.now()), "2026-01-01T00:00:09.9Z")
+`, want: "test_a passed\ntest_b passed"},
+	{name: "waiting is the lifetime of a run", scripts: `
+def run(params):
+    sleep("31d")
+`, test: `
+def test_a():
+    testing.contains(testing.run("tool").error, "limit reached: lifetime (720h0m0s)")
 `, want: `test_a passed`},
 	{name: "a test that loops", change: func(o *suite.Options) { o.Limits.Steps = 10000 }, scripts: `def run(params): return 1`, test: `
 def test_a():
@@ -448,21 +477,21 @@ func TestATestThatComputesTooLongEnds(t *testing.T) {
 func TestNestedScriptsAreStoppedToo(t *testing.T) {
 	s := newShop(t, map[string]string{
 		"inner": "def run(params):\n    sleep(\"1m\")\n    return {\"n\": call_tool(\"get\", params)[\"n\"]}\n",
-		"outer": "def run(params):\n    got = parallel(lambda n: call_tool(\"inner\", {\"n\": n})[\"n\"], [1, 2])\n    return [got, elicit(\"Go on?\").action, try_call_tool(\"inner\", timeout = \"30s\").kind]\n",
+		"outer": "def run(params):\n    got = parallel(lambda n: call_tool(\"inner\", {\"n\": n})[\"n\"], [1, 2])\n    return [got, elicit(\"Go on?\").action, try_call_tool(\"inner\", {\"n\": 3}, timeout = \"500ms\").kind]\n",
 	})
 	r := runTests(t, testOptions(s), `
 def test_a():
     testing.tool("get", answer = lambda args: {"n": 10 * args["n"]}, takes = "1s")
     testing.answer("Go on?")
     testing.eq(testing.run("outer").output, [[10, 20], "accept", "timeout"])
-    testing.eq([c.tool for c in testing.calls()], ["inner", "get", "inner", "get", "inner"])
+    testing.eq([c.tool for c in testing.calls()], ["inner", "get", "inner", "get", "inner", "get"])
 `)
 	if have := outcomes(r); have != "test_a passed" {
 		t.Fatal(have)
 	}
-	// Three calls of inner, three sleeps and two calls in them, and the question.
-	if v := r.Tests[0].Variants; v.Replay != 9 || v.Orders != 4 {
-		t.Errorf("variants %+v, want 9 and 4", v)
+	// Three calls of inner, three sleeps and three calls in them, and the question.
+	if v := r.Tests[0].Variants; v.Replay != 10 || v.Orders != 4 {
+		t.Errorf("variants %+v, want 10 and 4", v)
 	}
 }
 

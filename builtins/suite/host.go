@@ -37,10 +37,8 @@ func (a *attempt) compute(ctx context.Context, self *running, p *script.Program,
 	if a.plain == nil {
 		o.Print = a.suite.Print
 	}
-	limits := o.Limits.Or(script.DefaultLimits())
-	self.over = &script.LimitError{Limit: "time", Value: fmt.Sprint(limits.Time)}
-	limits.Time = forEver // the scheduler ends the run, by the clock of the test
-	o.Limits = limits
+	o.Limits = o.Limits.Or(script.DefaultLimits())
+	o.Limits.Time = forEver // the scheduler ends the run, by the clock of the test
 	return p.Run(ctx, o)
 }
 

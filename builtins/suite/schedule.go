@@ -26,13 +26,15 @@ import (
 
 // running is a run that has not ended: of the test, of a tool, or of a tool that one calls.
 type running struct {
-	id       string // ID of the effect that started it, with "#" for the run of a tool; "" for the test
-	idle     int    // effects in progress while no branch computes; -1: one computes
-	atRest   int    // how many of these are held or wait for a run
-	parent   *running
-	deadline time.Time // by the clock of the test; zero: none
-	over     error     // its error at the deadline
-	cancel   context.CancelCauseFunc
+	id     string // ID of the effect that started it, with "#" for the run of a tool; "" for the test
+	idle   int    // effects in progress while no branch computes; -1: one computes
+	atRest int    // how many of these are held or wait for a run
+	parent *running
+	timed  bool          // limits.time bounds it
+	left   time.Duration // how long it may still be awake, by the clock of the test
+	ends   time.Time     // its lifetime, by the clock of the test; zero: none
+	limits script.Limits
+	cancel context.CancelCauseFunc
 }
 
 // effect is a held effect.
@@ -92,10 +94,13 @@ func newScheduler(a *attempt) *scheduler {
 func (s *scheduler) begin(parent *running, id string, l script.Limits) *running {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	r := &running{id: id, idle: -1, parent: parent}
+	r := &running{id: id, idle: -1, parent: parent, limits: l.Or(script.DefaultLimits())}
 	if parent != nil {
 		parent.atRest++
-		r.deadline = s.now.Add(l.Or(script.DefaultLimits()).Time.Std())
+		r.timed, r.left = true, r.limits.Time.Std()
+		if parent.parent == nil && r.limits.Lifetime > 0 { // the test has called it
+			r.ends = s.now.Add(r.limits.Lifetime.Std())
+		}
 	}
 	s.live = append(s.live, r)
 	return r
@@ -218,14 +223,14 @@ func (s *scheduler) step() bool {
 		}
 	}
 	e := s.next()
-	if at := s.overdue(e); at != nil {
-		s.now = at.deadline
-		at.deadline = time.Time{}
-		at.cancel(at.over)
-		return true
-	}
-	if e.due.After(s.now) && e.ctx.Err() == nil && !e.stop {
-		s.now = e.due
+	if e.ctx.Err() == nil && !e.stop {
+		if r, at, why := s.overdue(e.due); r != nil {
+			s.advance(at)
+			r.timed, r.ends = false, time.Time{}
+			r.cancel(why)
+			return true
+		}
+		s.advance(e.due)
 	}
 	switch {
 	case e.ctx.Err() != nil:
@@ -239,14 +244,50 @@ func (s *scheduler) step() bool {
 	return false
 }
 
-// overdue returns the run whose deadline is before the effect is due; nil for none.
-func (s *scheduler) overdue(e *effect) (first *running) {
-	for _, r := range s.live {
-		if !r.deadline.IsZero() && e.due.After(r.deadline) && e.ctx.Err() == nil && !e.stop && (first == nil || r.deadline.Before(first.deadline)) {
-			first = r
+// overdue returns the run that a limit ends first before t, when, and the limit; nil for none.
+func (s *scheduler) overdue(t time.Time) (first *running, at time.Time, why error) {
+	reached := func(r *running, end time.Time, limit string, value script.Duration) {
+		if t.After(end) && (first == nil || end.Before(at)) {
+			first, at, why = r, end, &script.LimitError{Limit: limit, Value: value.String()}
 		}
 	}
-	return first
+	for _, r := range s.live {
+		if r.timed && s.awake(r, t) > r.left {
+			reached(r, s.now.Add(r.left), "time", r.limits.Time)
+		}
+		if !r.ends.IsZero() {
+			reached(r, r.ends, "lifetime", r.limits.Lifetime)
+		}
+	}
+	return first, at, why
+}
+
+// awake returns how much of the time from now to t a run is awake while no effect is released: until all of its calls have
+// their answers. It is at rest while it only sleeps, waits for people, or waits for runs that are at rest; the time of a
+// production run is measured in the same way.
+func (s *scheduler) awake(r *running, t time.Time) (d time.Duration) {
+	for _, e := range s.held {
+		if e.of == r && !e.asleep && e.question == nil {
+			d = max(d, min(e.due.Sub(s.now), t.Sub(s.now)))
+		}
+	}
+	for _, called := range s.live {
+		if called.parent == r {
+			d = max(d, s.awake(called, t))
+		}
+	}
+	return d
+}
+
+// advance sets the clock of the test to t, unless that is past.
+func (s *scheduler) advance(t time.Time) {
+	if !t.After(s.now) {
+		return
+	}
+	for _, r := range s.live {
+		r.left -= s.awake(r, t)
+	}
+	s.now = t
 }
 
 // resume releases an effect.

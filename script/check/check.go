@@ -14,7 +14,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"go.starlark.net/syntax"
 
@@ -35,8 +34,6 @@ type Options struct {
 	Unknown func(name string) bool
 	// Load returns the file that a load statement names; nil: load statements are not checked.
 	Load func(from, name string) (script.File, error)
-	// Hold is the longest sleep that does not suspend a run; 0: runs are not suspended.
-	Hold time.Duration
 	// Limits are for files that have none.
 	Limits script.Limits
 	// Last is the result of an earlier check: for a file that cannot be parsed now, it answers with the types of the

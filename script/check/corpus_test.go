@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/vmcp-dev/vmcp/builtins"
 	"github.com/vmcp-dev/vmcp/script"
@@ -63,7 +62,7 @@ func checkCorpus(t testing.TB, name string, tools map[string]check.Tool) []strin
 }
 
 func corpusOptions(tools map[string]check.Tool) check.Options {
-	return check.Options{Builtins: builtins.Table(), Tools: tools, Hold: 10 * time.Second, Load: source.Library{Dirs: []string{corpus + "/lib"}}.Load}
+	return check.Options{Builtins: builtins.Table(), Tools: tools, Load: source.Library{Dirs: []string{corpus + "/lib"}}.Load}
 }
 
 // share counts what is found of a code.

@@ -158,6 +158,7 @@ func functionName(tool string) string {
 // Tool returns the tool for checks, without the arguments that cannot be read.
 func (d *Declaration) Tool() Entry {
 	e := Entry{Tool: d.Name, Function: d.Entry, Input: d.Parameters, Output: d.Output}
+	_ = json.Unmarshal(d.Limits, &e.Limits)
 	_ = e.Limits.Time.UnmarshalText([]byte(d.Timeout))
 	return e
 }

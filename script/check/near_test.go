@@ -201,9 +201,9 @@ var nearMisses = map[string][]string{
 		"def even(n):\n    return n == 0 or odd(n - 1)\n\ndef odd(n):\n    return n != 0 and even(n - 1)\n\ndef run(params):\n    return even(4)",
 	},
 	"limit": {
-		"tool(name = \"abc\", description = \"A.\", timeout = \"10s\")\n\ndef run(params):\n    sleep(\"2d\")\n    return 1",
-		"tool(name = \"abc\", description = \"A.\", timeout = \"10s\")\n\ndef run(params):\n    sleep(\"10s\")\n    return 1",
-		"tool(name = \"abc\", description = \"A.\", timeout = \"10s\")\n\ndef run(params):\n    sleep(params.get(\"wait\", 8))\n    return 1",
+		"tool(name = \"abc\", description = \"A.\", limits = {\"lifetime\": \"10s\"})\n\ndef run(params):\n    sleep(\"9s\")\n    return 1",
+		"tool(name = \"abc\", description = \"A.\", limits = {\"lifetime\": \"10s\"})\n\ndef run(params):\n    sleep(\"10s\")\n    return 1",
+		"tool(name = \"abc\", description = \"A.\", limits = {\"lifetime\": \"10s\"})\n\ndef run(params):\n    sleep(params.get(\"wait\", 8))\n    return 1",
 	},
 	"unreachable": {
 		"if params:\n    return 1\nlog(\"done\")\nreturn 2",

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"go.starlark.net/starlark"
 	"go.starlark.net/syntax"
@@ -184,7 +183,7 @@ func (p *Program) check(src Source, n *needs) *checked {
 	o.Limits = src.Limits.Or(o.Limits)
 	if src.Kind == TestFile {
 		o.Builtins = o.testBuiltins()
-		o.Limits.Time = 1 << 62 // tests have virtual time without a limit
+		o.Limits.Lifetime = 1 << 62 // tests have virtual time without a limit
 		src.Limits = o.Limits
 	}
 	out := &checked{source: src}
@@ -266,7 +265,7 @@ func (c *checker) entriesOf(src Source) (entries []flow.Entry) {
 // limitsOf returns the limits that types are checked against.
 func limitsOf(l script.Limits) flow.Limits {
 	l = l.Or(script.DefaultLimits())
-	return flow.Limits{Time: time.Duration(l.Time).Seconds(), Steps: int64(l.Steps), Calls: int64(l.Calls)}
+	return flow.Limits{Lifetime: l.Lifetime.Std().Seconds(), Steps: int64(l.Steps), Calls: int64(l.Calls)}
 }
 
 // translated reports whether a file was written by migrate in its exact style: it loads the module of the legacy
@@ -304,7 +303,7 @@ func (c *checker) follow(out *checked, s *shared, src Source) {
 		Builtins: s.builtinsOf(src.Kind), ToolNames: s.names,
 		Tool:   func(name string) (*flow.Tool, bool) { c.needs.ask(name); return s.tool(name) },
 		Load:   func(from *flow.Unit, module string) *flow.Unit { return s.load(c.needs, from, module) },
-		Limits: limitsOf(c.o.Limits), Hold: c.o.Hold.Seconds(),
+		Limits: limitsOf(c.o.Limits),
 		JSON: func(u *flow.Unit, x syntax.Expr) json.RawMessage {
 			if u != out.unit {
 				return nil

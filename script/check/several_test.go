@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/vmcp-dev/vmcp/builtins"
 	"github.com/vmcp-dev/vmcp/internal/testmode"
@@ -71,18 +70,18 @@ func sorted(lines []string) []string {
 // TestWhatEachToolOfAFileIsHeldTo: limits, schemas, hints and cycles of calls are those of one tool, not of its file.
 func TestWhatEachToolOfAFileIsHeldTo(t *testing.T) {
 	const head = `
-tool(name = "slow", description = "S.", timeout = "1h", entry = "slow")
-tool(name = "fast", description = "F.", timeout = "2s", annotations = {"readOnlyHint": True}, entry = "fast")
+tool(name = "slow", description = "S.", entry = "slow")
+tool(name = "fast", description = "F.", limits = {"lifetime": "2s"}, annotations = {"readOnlyHint": True}, entry = "fast")
 `
 	for _, tt := range []struct{ name, text, want string }{
 		{"a wait that one has the time for", "def slow(params):\n    sleep(\"5s\")\ndef fast(params):\n    return 1", ""},
 		{"a wait that the other has not", "def slow(params):\n    nap()\ndef fast(params):\n    nap()\ndef nap():\n    sleep(\"5s\")",
-			"a.star:9:11: warning: waits 5s, the tool has 2s [limit]"},
+			"a.star:9:11: warning: waits 5s, a run of the tool ends after 2s (lifetime) [limit]"},
 		{"a write of the other one", "def slow(params):\n    call_tool(\"wipe\")\ndef fast(params):\n    return 1", ""},
 		{"a write by way of a helper", "def slow(params):\n    return 1\ndef fast(params):\n    return [f() for f in [wipe]]\ndef wipe():\n    call_tool(\"wipe\")",
-			"a.star:3:72: warning: declared as read-only, but calls wipe [annotation]"},
+			"a.star:3:85: warning: declared as read-only, but calls wipe [annotation]"},
 		{"a write at top level", "X = call_tool(\"wipe\")\ndef slow(params):\n    return X\ndef fast(params):\n    return 1",
-			"a.star:3:72: warning: declared as read-only, but calls wipe [annotation]"},
+			"a.star:3:85: warning: declared as read-only, but calls wipe [annotation]"},
 		{"a circle", "def slow(params):\n    return call_tool(\"fast\")\ndef fast(params):\n    return call_tool(\"slow\")",
 			"a.star:7:12: error: fast and slow call each other in a cycle [tool-cycle]"},
 		{"one that calls itself", "def slow(params):\n    return 1\ndef fast(params):\n    return call_tool(\"fast\")",
@@ -99,7 +98,7 @@ tool(name = "fast", description = "F.", timeout = "2s", annotations = {"readOnly
 				src.Tools = append(src.Tools, d.Tool())
 				tools[d.Name] = check.Tool{Script: true}
 			}
-			o := check.Options{Builtins: builtins.Table(), Tools: tools, Hold: time.Hour}
+			o := check.Options{Builtins: builtins.Table(), Tools: tools}
 			problems = append(problems, check.Check([]check.Source{src}, o).Problems()...)
 			if have := problems.Error(); have != tt.want {
 				t.Errorf("\n got %s\nwant %s", have, tt.want)

@@ -21,24 +21,17 @@ func problemsOf(src check.Source, o check.Options) string {
 	return strings.Join(lines, "\n")
 }
 
-// TestSleepsThatSuspendTakeNoTime: a run that sleeps for longer than Hold is suspended, and its time does not count.
-func TestSleepsThatSuspendTakeNoTime(t *testing.T) {
-	for _, tt := range []struct {
-		sleep string
-		hold  time.Duration
-		want  string
-	}{
-		{`"2d"`, 10 * time.Second, ``},
-		{`"11s"`, 10 * time.Second, ``},
-		{`10`, 10 * time.Second, `a.star:2:11: warning: waits 10s, the tool has 5s [limit]`},
-		{`"8s"`, 10 * time.Second, `a.star:2:11: warning: waits 8s, the tool has 5s [limit]`},
-		{`"5s"`, 10 * time.Second, ``},
-		{`"2d"`, 0, `a.star:2:11: warning: waits 48h, the tool has 5s [limit]`},
+// TestWaitsAreOfTheLifetime: a run is not awake while it sleeps, so that only its lifetime bounds that.
+func TestWaitsAreOfTheLifetime(t *testing.T) {
+	for sleep, want := range map[string]string{
+		`"2d"`:  ``,
+		`"30d"`: ``,
+		`"31d"`: `a.star:2:11: warning: waits 744h, a run of the tool ends after 720h (lifetime) [limit]`,
 	} {
-		src := check.Source{File: script.File{Name: "a.star", Source: []byte("def run(params):\n    sleep(" + tt.sleep + ")\n    return 1\n")}}
+		src := check.Source{File: script.File{Name: "a.star", Source: []byte("def run(params):\n    sleep(" + sleep + ")\n    return 1\n")}}
 		src.Limits.Time = limits.Duration(5 * time.Second)
-		if got := problemsOf(src, check.Options{Builtins: builtins.Table(), Hold: tt.hold}); got != tt.want {
-			t.Errorf("sleep(%s), hold %s\n got %s\nwant %s", tt.sleep, tt.hold, got, tt.want)
+		if got := problemsOf(src, check.Options{Builtins: builtins.Table()}); got != want {
+			t.Errorf("sleep(%s)\n got %s\nwant %s", sleep, got, want)
 		}
 	}
 }

@@ -37,7 +37,7 @@ type compiler struct {
 func Compile(cfg *config.Config, known Known) (*Set, diag.Problems) {
 	bundled := &texts.Bundles{Libraries: known.Overlay.Load(texts.Libraries(cfg).Load)}
 	load := legacy.With(script.Options{Load: bundled.Loader(cfg.ScriptedTools)}).Load
-	c := &compiler{bundled: bundled, cfg: cfg, set: &Set{load: load, hold: cfg.Runs.Hold.Std(), cache: &check.Cache{Lean: true}}, given: known}
+	c := &compiler{bundled: bundled, cfg: cfg, set: &Set{load: load, cache: &check.Cache{Lean: true}}, given: known}
 	c.libraries()
 	for i := range cfg.ScriptedTools {
 		c.configured(&cfg.ScriptedTools[i], fmt.Sprintf("scriptedTools[%d]", i))

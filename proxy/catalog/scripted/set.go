@@ -5,7 +5,6 @@ package scripted
 
 import (
 	"slices"
-	"time"
 
 	"github.com/vmcp-dev/vmcp/builtins"
 	"github.com/vmcp-dev/vmcp/builtins/suite"
@@ -24,7 +23,6 @@ type Set struct {
 	tools []*Tool
 	texts []*Text
 	load  texts.Load
-	hold  time.Duration // sleep time from which a run is suspended
 	pins  *pins.Pins
 	// unaided is the result of checking without any tool of a backend.
 	unaided *check.Program
@@ -127,7 +125,7 @@ func (s *Set) Check(tools map[string]check.Tool, unknown func(string) bool, know
 			sources = append(sources, t.Source)
 		}
 	}
-	return check.Check(sources, check.Options{Builtins: builtins.Table(), Tools: tools, Unknown: unknown, TestBuiltins: suite.Table(), Hold: s.hold, Load: s.load,
+	return check.Check(sources, check.Options{Builtins: builtins.Table(), Tools: tools, Unknown: unknown, TestBuiltins: suite.Table(), Load: s.load,
 		Last: known.Last, Cache: known.Cache})
 }
 

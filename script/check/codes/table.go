@@ -90,7 +90,7 @@ var Table = []Code{
 	{Name: "recursion", Warning: true, Needs: "S", Short: "a function calls itself on every path",
 		Why: "The run ends at limits.steps.", Wrong: "def sum(n):\n    return n + §sum(n - 1)\n\ndef run(params):\n    return sum(3)", Right: "def sum(n):\n    return n + sum(n - 1) if n else 0"},
 	{Name: "limit", Warning: true, Needs: "S", Short: "the script needs more than its limits allow",
-		Why: "The run is stopped at the limit. A sleep longer than runs.hold suspends the run, and does not count as its time.", Wrong: "tool(name = \"a\", description = \"A.\", timeout = \"5s\")\n\ndef run(params):\n    sleep(§\"8s\")", Right: `tool(name = "a", description = "A.", timeout = "1m")`},
+		Why: "The run is stopped at the limit. Sleeping does not count for limits.time, only for limits.lifetime.", Wrong: "tool(name = \"a\", description = \"A.\", limits = {\"lifetime\": \"5s\"})\n\ndef run(params):\n    sleep(§\"8s\")", Right: `tool(name = "a", description = "A.", limits = {"lifetime": "1m"})`},
 	{Name: "unreachable", Warning: true, Needs: "S", Short: "a statement is never reached",
 		Why: "It is never executed.", Wrong: "return 1\n§log(\"done\")", Right: "log(\"done\")\nreturn 1"},
 	{Name: "closure", Warning: true, Needs: "S", Short: "functions made in a loop share its variable",

@@ -231,15 +231,14 @@ func (e *engine) notFunction(c *callable.Builtin, word string, x syntax.Expr) bo
 	return result
 }
 
-// waits warns about waiting for longer than the time of the run. A run that waits for longer than Hold is suspended,
-// which does not count as its time.
+// waits warns about waiting for longer than a run may last. Waiting does not count as the time that it is awake.
 func (e *engine) waits(c *callable.Builtin, got given) {
 	a, ok := got[c.Waits]
-	if c.Waits == "" || !ok || e.Time == 0 {
+	if c.Waits == "" || !ok || e.Lifetime == 0 {
 		return
 	}
-	if d, ok := seconds(a.Type); ok && d > e.Time && (e.Hold == 0 || d <= e.Hold) {
-		e.warn("limit", a.Expr, "waits %s, the tool has %s", finding.Seconds(d), finding.Seconds(e.Time))
+	if d, ok := seconds(a.Type); ok && d > e.Lifetime {
+		e.warn("limit", a.Expr, "waits %s, a run of the tool ends after %s (lifetime)", finding.Seconds(d), finding.Seconds(e.Lifetime))
 	}
 }
 

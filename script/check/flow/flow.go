@@ -42,13 +42,11 @@ type World struct {
 	Report func(Problem)
 	// Limits are those of a run, unless an entry of the file has other ones.
 	Limits
-	// Hold is how many seconds a run waits before it is suspended; 0: runs are not suspended.
-	Hold float64
 }
 
 // Limits are those of a run; 0: no limit.
 type Limits struct {
-	Time         float64 // seconds
+	Lifetime     float64 // seconds
 	Steps, Calls int64
 }
 
