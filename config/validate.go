@@ -65,6 +65,7 @@ func (v *validator) backends(c *Config) {
 			v.Report(at+".prefix", "want letters, digits, - and _, or nothing; have %q", *b.Prefix)
 		}
 		v.backend(b, at)
+		v.hintStateful(c, b, at)
 	}
 }
 
@@ -104,7 +105,6 @@ func (v *validator) child(b *Backend, at string) {
 	if b.TLS != (BackendTLS{}) {
 		v.Report(at+".tls", "belongs to a backend with a url")
 	}
-	v.hintStateful(b, at)
 	if b.Cwd != "" {
 		b.Cwd = v.Folder(at+".cwd", b.Cwd)
 	}

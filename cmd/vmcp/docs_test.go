@@ -322,6 +322,37 @@ func TestWalkFromAClient(t *testing.T) {
 	}
 }
 
+// published matches a command that installs, or runs, vmcp as others have published it.
+var published = regexp.MustCompile(`npx (-y )?vmcp|npm install -g vmcp|/releases/download/|brew install|(docker|podman) pull|(apt|apt-get|dnf|yum) install vmcp`)
+
+// TestNoPageNamesWhatIsNotPublished: as long as there is no release, a page with a command that installs one says so before.
+func TestNoPageNamesWhatIsNotPublished(t *testing.T) {
+	seen := 0
+	for _, pattern := range []string{"*.md", "docs/*.md", "docs/*/*.md", "examples/*.md", "examples/*/*.md", "deploy/*.md", "deploy/*/*.md"} {
+		pages, err := filepath.Glob(filepath.Join("..", "..", pattern))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, page := range pages {
+			text, err := os.ReadFile(page)
+			if err != nil {
+				t.Fatal(err)
+			}
+			at := published.FindIndex(text)
+			if at == nil {
+				continue
+			}
+			seen++
+			if before, _, _ := strings.Cut(string(text[:at[0]]), "```"); !strings.Contains(before, "There is no release yet") {
+				t.Errorf("%s: %q is for a release, and the page does not begin with: There is no release yet", page, text[at[0]:at[1]])
+			}
+		}
+	}
+	if seen == 0 {
+		t.Error("no page has a command of a release: the pattern is wrong")
+	}
+}
+
 // TestPathsInPages finds links and file names in pages that do not exist.
 func TestPathsInPages(t *testing.T) {
 	root := filepath.Join("..", "..")

@@ -104,8 +104,15 @@ func TestExclusiveIsNeverSharedSilently(t *testing.T) {
 		}
 	}
 	_, err := call(t, connect(t, url, raw.Modern, `{}`), "count")
-	if err == nil || !strings.Contains(err.Error(), "sessions: exclusive") {
-		t.Errorf("an anonymous caller without a session: %v, want a refusal that says why", err)
+	if err == nil || !strings.Contains(err.Error(), "sessions: exclusive") || !strings.Contains(err.Error(), "incomingAuth: {type: local}") {
+		t.Errorf("an anonymous caller without a session: %v, want a refusal that says why, and what to do", err)
+	}
+	cfg.IncomingAuth.Type = "local"
+	url = serve(t, cfg)
+	for i := range 2 {
+		if got := must(t, connect(t, url, raw.Modern, `{}`), "count"); got != fmt.Sprint(i+1) {
+			t.Errorf("call %d of the user of this machine gets the counter %s, want that of one session", i+1, got)
+		}
 	}
 }
 

@@ -120,7 +120,7 @@ const maxCapabilities = 16 << 10
 
 var (
 	// ErrNobody refuses a caller without an identity for an exclusive session.
-	ErrNobody = errors.New("sessions: exclusive needs a separate session for each client, and this caller cannot be distinguished from others: revision 2026-07-28 has no sessions, and the request is not authenticated; use a client of an earlier revision, or set sessions: auto")
+	ErrNobody = errors.New("sessions: exclusive needs a separate session for each client, and this caller cannot be distinguished from others: revision 2026-07-28 has no sessions, and the request is not authenticated; set incomingAuth: {type: local} where listen is a loopback address, or a login there; or use a client of an earlier revision, or sessions: auto")
 	// ErrTooLarge refuses a caller with more than maxCapabilities bytes of capabilities.
 	ErrTooLarge = fmt.Errorf("the declared capabilities are larger than %d bytes", maxCapabilities)
 )

@@ -179,7 +179,7 @@ func kindOf(p diag.Problem) (name, hint string) {
 	case strings.HasPrefix(p.Message, "not YAML"):
 		return "config", "texts with : or # want quotes, and lists and mappings the same number of spaces in each line"
 	case strings.Contains(p.Message, "keeps state for its client"):
-		return "sessions", "set sessions: exclusive for this backend"
+		return "sessions", "set sessions: exclusive for this backend; where nobody logs in, also incomingAuth: {type: local}, without which clients of revision 2026-07-28 are refused"
 	case strings.Contains(p.Message, "no such folder"), strings.Contains(p.Message, "no such file"):
 		return "files", "paths are relative to the folder of the configuration"
 	}
