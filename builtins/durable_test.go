@@ -18,7 +18,7 @@ import (
 	"github.com/vmcp-dev/vmcp/builtins/scripttest"
 	"github.com/vmcp-dev/vmcp/internal/testmode"
 	"github.com/vmcp-dev/vmcp/script"
-	"github.com/vmcp-dev/vmcp/script/journal"
+
 	"github.com/vmcp-dev/vmcp/script/journal/journaltest"
 )
 
@@ -63,12 +63,12 @@ func (k *keyed) Elicit(ctx context.Context, q script.Question) (json.RawMessage,
 type trial struct {
 	program *script.Program
 	world   *keyed
-	journal *journal.Memory
+	journal *script.Memory
 	repeat  script.Repeat
 }
 
 func newTrial(p *script.Program, how script.Repeat) *trial {
-	return &trial{p, &keyed{Host: world(), answers: map[string]answered{}}, journal.New(), how}
+	return &trial{p, &keyed{Host: world(), answers: map[string]answered{}}, script.JournalNew(), how}
 }
 
 func (r *trial) run(ctx context.Context, j script.Journal) (string, error) {

@@ -11,7 +11,6 @@ import (
 	"github.com/vmcp-dev/vmcp/builtins/scripttest"
 	"github.com/vmcp-dev/vmcp/internal/testmode"
 	"github.com/vmcp-dev/vmcp/script"
-	"github.com/vmcp-dev/vmcp/script/journal"
 )
 
 // manyPages weigh about 8 MB each in a script, and so many times what it may hold.
@@ -71,7 +70,7 @@ func TestPagesEachGoesThroughAnyAmount(t *testing.T) {
 func TestPagesEachIsReplayed(t *testing.T) {
 	h := &scripttest.Host{Tools: map[string]scripttest.Tool{"rows": rows}, Answer: scripttest.Later}
 	limits := script.Limits{Memory: 32 << 20, Steps: 10_000_000}
-	p, j := scripttest.Compile(t, countsRows), journal.New()
+	p, j := scripttest.Compile(t, countsRows), script.JournalNew()
 	o := script.RunOptions{Host: h, Journal: j, Limits: limits, Args: json.RawMessage(`{"ask":true}`)}
 	_, err := p.Run(t.Context(), o)
 	var suspended *script.Suspended

@@ -3,13 +3,13 @@ package builtins_test
 import (
 	"testing"
 
-	"github.com/vmcp-dev/vmcp/script/source"
+	"github.com/vmcp-dev/vmcp/script"
 )
 
 // A test loads what is below the top level of a tool's file, private names too.
 func TestTestsLoadPrivateNames(t *testing.T) {
 	o := testOptions(newShop(t, nil))
-	o.Load = source.Library{Inline: map[string]string{"refund.star": `
+	o.Load = script.Library{Inline: map[string]string{"refund.star": `
 tool(name = "refund")
 _RATE = 100
 def _cents(x):

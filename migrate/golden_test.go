@@ -16,7 +16,7 @@ import (
 	"github.com/vmcp-dev/vmcp/migrate"
 	"github.com/vmcp-dev/vmcp/migrate/legacy"
 	"github.com/vmcp-dev/vmcp/script"
-	scriptcheck "github.com/vmcp-dev/vmcp/script/check"
+	"github.com/vmcp-dev/vmcp/script/check"
 )
 
 var update = flag.Bool("update", false, "rewrite what is expected")
@@ -74,7 +74,7 @@ func compiles(t *testing.T, s *migrate.Script) {
 		t.Errorf("%s: the script does not compile: %v\n%s", s.Pos, err, s.Source)
 	}
 	file := script.File{Name: s.Name + ".star", Source: []byte(s.Source)}
-	for _, p := range scriptcheck.File(file, scriptcheck.Options{Builtins: builtins.Table()}) {
+	for _, p := range check.File(file, check.Options{Builtins: builtins.Table()}) {
 		t.Errorf("%s: %s\n%s", s.Pos, p, s.Source)
 	}
 	tree, err := build.ParseDefault(file.Name, file.Source)

@@ -15,7 +15,6 @@ import (
 	"github.com/vmcp-dev/vmcp/migrate/legacy"
 	"github.com/vmcp-dev/vmcp/script"
 	"github.com/vmcp-dev/vmcp/script/check"
-	"github.com/vmcp-dev/vmcp/script/journal"
 )
 
 // runLegacy runs a body that uses the module "legacy".
@@ -91,7 +90,7 @@ func TestLegacyAsksOnce(t *testing.T) {
 charged = call("charge", {"amount": "5"}, step = "charge")
 sure = ask("Sure?", {"type": "object"}, step = "sure", on_decline = "continue")
 return answer({"id": charged["id"], "said": sure["action"]})`
-	store := journal.New()
+	store := script.JournalNew()
 	_, err := runLegacy(t, h, `"answer", "ask", "call"`, body, script.RunOptions{Journal: store})
 	if suspended := new(script.Suspended); !errors.As(err, &suspended) {
 		t.Fatalf("the first run ends with %v, want it suspended", err)
@@ -116,7 +115,7 @@ func TestLegacyDeadlinesOutliveTheProcess(t *testing.T) {
 deadline("10m")
 ask("Sure?", {"type": "object"}, step = "sure", timeout = "1h", on_decline = "continue", on_cancel = "continue")
 return call("charge", step = "charge")`
-		o := script.RunOptions{Journal: journal.New()}
+		o := script.RunOptions{Journal: script.JournalNew()}
 		began := time.Now()
 		_, err := runLegacy(t, h, `"answer", "ask", "call", "deadline"`, body, o)
 		var s *script.Suspended

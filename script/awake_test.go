@@ -12,7 +12,6 @@ import (
 
 	"github.com/vmcp-dev/vmcp/builtins/scripttest"
 	"github.com/vmcp-dev/vmcp/script"
-	"github.com/vmcp-dev/vmcp/script/journal"
 )
 
 // slowly has tools that take a second, and one that waits a second for a person.
@@ -48,7 +47,7 @@ func TestTimeIsTheTimeAwake(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				for _, j := range []script.Journal{nil, journal.New()} {
+				for _, j := range []script.Journal{nil, script.JournalNew()} {
 					p := scripttest.Compile(t, "def run(params):\n    "+tt.body+"\n    return 1\n")
 					_, err := p.Run(t.Context(), script.RunOptions{Host: slowly(), Journal: j, Limits: script.Limits{Time: script.Duration(5 * time.Second)}})
 					if got := fmt.Sprint(err); tt.want == "" && err != nil || !strings.Contains(got, tt.want) {

@@ -7,7 +7,6 @@ import (
 
 	"github.com/vmcp-dev/vmcp/builtins/scripttest"
 	"github.com/vmcp-dev/vmcp/script"
-	"github.com/vmcp-dev/vmcp/script/journal"
 )
 
 func benchmark(b *testing.B, src string, o func() script.RunOptions) {
@@ -27,7 +26,7 @@ func plain() script.RunOptions {
 
 func journaled() script.RunOptions {
 	o := plain()
-	o.Journal = journal.New()
+	o.Journal = script.JournalNew()
 	return o
 }
 

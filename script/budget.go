@@ -3,14 +3,10 @@ package script
 import (
 	"context"
 
-	"github.com/vmcp-dev/vmcp/script/internal/ledger"
 	"github.com/vmcp-dev/vmcp/script/internal/meter"
 )
 
 // How a run uses the ledgers of its request. Package ledger documents these.
-
-// Usage is what a run or an effect has used.
-type Usage = ledger.Usage
 
 // account is the ledger of a run, with the room in the pool, as its meter uses it.
 type account struct{ *Run }
@@ -75,7 +71,7 @@ func (b *branch) takeRead() int64 {
 }
 
 // request returns what all runs of one client request share.
-func (r *Run) request() *ledger.Request { return r.ledger.Request }
+func (r *Run) request() *Request { return r.ledger.Request }
 
 // enter waits until limits.parallel of the request allows the effect of b. Instant effects do not wait.
 func (b *branch) enter(e Effect) error {

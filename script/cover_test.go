@@ -10,7 +10,6 @@ import (
 
 	"github.com/vmcp-dev/vmcp/builtins"
 	"github.com/vmcp-dev/vmcp/script"
-	"github.com/vmcp-dev/vmcp/script/source"
 )
 
 const covered = `"""What this file is for."""
@@ -51,7 +50,7 @@ def run(params):
 func coverage(t *testing.T, cover *script.Coverage, args string) *script.Result {
 	t.Helper()
 	p, err := script.Compile(script.File{Name: "t.star", Source: []byte(covered)}, script.Options{Builtins: builtins.All(), Cover: cover,
-		Load: source.Library{Inline: map[string]string{"lib.star": "def half(n):\n    return n // 2\n"}}.Load})
+		Load: script.Library{Inline: map[string]string{"lib.star": "def half(n):\n    return n // 2\n"}}.Load})
 	if err != nil {
 		t.Fatal(err)
 	}

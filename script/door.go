@@ -10,10 +10,7 @@ import (
 	"go.starlark.net/starlark"
 	"go.starlark.net/syntax"
 
-	"github.com/vmcp-dev/vmcp/script/internal/backtrace"
-	"github.com/vmcp-dev/vmcp/script/internal/clock"
-	"github.com/vmcp-dev/vmcp/script/internal/ending"
-	"github.com/vmcp-dev/vmcp/script/source"
+	"github.com/vmcp-dev/vmcp/script/internal/meter"
 )
 
 // Effect is one action of a script outside of the interpreter: a call, a question, a look at the clock.
@@ -73,7 +70,7 @@ func (r *Run) Do(t *starlark.Thread, e Effect, perform func(context.Context) (js
 	if e.Sleep {
 		perform = r.rest(b)
 	}
-	entry := Entry{Key: key, Kind: e.Kind, Digest: source.Digest([]byte(e.Name), e.Args), Name: e.Name, Switch: !e.Instant, Began: clock.Stamp(r.clock.Now())}
+	entry := Entry{Key: key, Kind: e.Kind, Digest: Digest([]byte(e.Name), e.Args), Name: e.Name, Switch: !e.Instant, Began: Stamp(r.clock.Now())}
 	if !e.Instant {
 		entry.Args = e.Args
 	}
@@ -95,7 +92,7 @@ func (r *Run) Do(t *starlark.Thread, e Effect, perform func(context.Context) (js
 // lasted returns how long an effect took, or has taken until now.
 func (r *Run) lasted(e Entry) time.Duration {
 	if e.Ended.IsZero() {
-		e.Ended = clock.Stamp(r.clock.Now())
+		e.Ended = Stamp(r.clock.Now())
 	}
 	return e.Ended.Sub(e.Began)
 }
@@ -128,7 +125,7 @@ func (b *branch) position() string {
 // innermost returns the innermost position of t that is in a script.
 func innermost(t *starlark.Thread) (at syntax.Position) {
 	for i := range t.CallStackDepth() {
-		if f := t.CallFrame(i); backtrace.InScript(f) {
+		if f := t.CallFrame(i); InScript(f) {
 			return f.Pos
 		}
 	}
@@ -194,7 +191,7 @@ func (r *Run) deliver(res json.RawMessage, read int64, err error) (json.RawMessa
 }
 
 // String names the effect for a reader, as in: call "deploy".
-func (e Effect) String() string { return ending.What(e.Kind, e.Name) }
+func (e Effect) String() string { return meter.What(e.Kind, e.Name) }
 
 // replay delivers a recorded answer when the replay has reached it.
 func (r *Run) replay(b *branch, e *Entry) (json.RawMessage, error) {

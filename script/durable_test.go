@@ -19,7 +19,7 @@ import (
 	"github.com/vmcp-dev/vmcp/builtins/scripttest"
 	"github.com/vmcp-dev/vmcp/internal/testmode"
 	"github.com/vmcp-dev/vmcp/script"
-	"github.com/vmcp-dev/vmcp/script/journal"
+
 	"github.com/vmcp-dev/vmcp/script/journal/journaltest"
 )
 
@@ -27,12 +27,12 @@ import (
 type durable struct {
 	program *script.Program
 	host    any
-	journal *journal.Memory
+	journal *script.Memory
 	options script.RunOptions
 }
 
 func newDurable(t *testing.T, src string, h any) *durable {
-	return &durable{program: scripttest.Compile(t, src), host: h, journal: journal.New()}
+	return &durable{program: scripttest.Compile(t, src), host: h, journal: script.JournalNew()}
 }
 
 func (d *durable) run(ctx context.Context) (*script.Result, error) {
@@ -100,14 +100,14 @@ func (d *durable) entries(t *testing.T) []script.Entry {
 
 // header is h with the digest of no arguments.
 func (d *durable) header(h script.Header) script.Header {
-	seen := &headers{Memory: journal.New()}
+	seen := &headers{Memory: script.JournalNew()}
 	_, _ = d.program.Run(context.Background(), script.RunOptions{Journal: seen})
 	h.Args = seen.header.Args
 	return h
 }
 
 type headers struct {
-	*journal.Memory
+	*script.Memory
 	header script.Header
 }
 
@@ -534,7 +534,7 @@ func TestAnAnswerThatIsLostInAPausedRun(t *testing.T) {
 
 // failing is a journal that cannot be written at first.
 type failing struct {
-	*journal.Memory
+	*script.Memory
 	down   bool
 	writes int
 	closed bool
@@ -562,7 +562,7 @@ func (j *failing) Close() error {
 }
 
 func TestARunWhoseJournalFailsWritesNothingMore(t *testing.T) {
-	j := &failing{Memory: journal.New()}
+	j := &failing{Memory: script.JournalNew()}
 	h := counting(map[string]scripttest.Tool{"a": func(ctx context.Context, args json.RawMessage) (json.RawMessage, error) {
 		j.down = true
 		return scripttest.Echo(ctx, args)
@@ -620,7 +620,7 @@ func TestAJournalPinsEngineAndLimits(t *testing.T) {
 	d.ends(t, "1")
 	d.options.Limits.Calls = 5
 	_, err := d.run(t.Context())
-	if !errors.Is(err, journal.ErrOtherRun) || !strings.Contains(err.Error(), "limits") {
+	if !errors.Is(err, script.ErrOtherRun) || !strings.Contains(err.Error(), "limits") {
 		t.Errorf("other limits: %v", err)
 	}
 	now := script.Header{Engine: script.Engine}
@@ -716,7 +716,7 @@ func killAtRandom(t *testing.T, seed uint64, outer, inner *script.Program, seen 
 	c := &client{}
 	h := counting(map[string]scripttest.Tool{"pay": shaky(40), "get": shaky(8)})
 	h.Answer = c.answer
-	d := &durable{program: outer, host: reached{h}, journal: journal.New()}
+	d := &durable{program: outer, host: reached{h}, journal: script.JournalNew()}
 	d.options.Hold = time.Minute
 	d.options.Repeat = func(e script.Effect) script.Repeat {
 		return map[string]script.Repeat{"get": script.Idempotent, "inner": script.ReadOnly}[e.Name]

@@ -5,51 +5,39 @@ import (
 	"errors"
 	"strings"
 
-	"github.com/vmcp-dev/vmcp/script/internal/backtrace"
-	"github.com/vmcp-dev/vmcp/script/internal/ending"
-	"github.com/vmcp-dev/vmcp/script/journal"
-	"github.com/vmcp-dev/vmcp/script/source"
+	"github.com/vmcp-dev/vmcp/script/internal/meter"
 )
-
-// Error is an error in a script, with its position.
-type Error = source.Error
-
-// Errors are all the problems that were found in a program before it ran.
-type Errors = source.Errors
-
-// Failure is an effect that was answered with "no".
-type Failure = journal.Failure
 
 // How runs end without a result, other than by an Error.
 type (
 	// Suspended says that the run cannot continue inside this request.
-	Suspended = ending.Suspended
+	Suspended = meter.Suspended
 	// Question is a request of a run to a person or a client.
-	Question = ending.Question
+	Question = meter.Question
 	// Doubt is an effect that was begun and whose outcome is unknown.
-	Doubt = ending.Doubt
+	Doubt = meter.Doubt
 	// Cancelled says that the run was ended from outside.
-	Cancelled = ending.Cancelled
+	Cancelled = meter.Cancelled
 	// Diverged says that a run performs another effect than its journal has.
-	Diverged = ending.Diverged
+	Diverged = meter.Diverged
 	// Interrupted is the error of a run that would wait in doubt, with RunOptions.FailInDoubt.
-	Interrupted = ending.Interrupted
+	Interrupted = meter.Interrupted
 	// Crash is a panic of the interpreter or of a builtin, contained in its run.
-	Crash = ending.Crash
+	Crash = meter.Crash
 )
 
 // NotDone marks the error of an effect that was certainly not performed, so that a later run over the same journal may
 // perform it.
-func NotDone(err error) error { return ending.NotDone(err) }
+func NotDone(err error) error { return meter.NotDone(err) }
 
 // IsNotDone reports whether err, or an error that it wraps, was marked by NotDone.
-func IsNotDone(err error) bool { return ending.IsNotDone(err) }
+func IsNotDone(err error) bool { return meter.IsNotDone(err) }
 
 // MaxMessage bounds the text of a failure, in bytes; Clip cuts longer ones.
-const MaxMessage = ending.MaxMessage
+const MaxMessage = meter.MaxMessage
 
 // Clip cuts a message to MaxMessage, with a mark.
-func Clip(msg string) string { return ending.Clip(msg) }
+func Clip(msg string) string { return meter.Clip(msg) }
 
 // isBranch reports whether err is that of a branch of parallel().
 func isBranch(err error) bool { _, ok := err.(*branchError); return ok }
@@ -109,20 +97,20 @@ func runError(err error) *Error {
 	if errors.As(err, &done) {
 		return done
 	}
-	frames, suffix := backtrace.Trace(err, isBranch)
+	frames, suffix := Trace(err, isBranch)
 	e := &Error{Msg: Clip(err.Error()), Err: err}
-	var missing *ending.MissingKey
+	var missing *meter.MissingKey
 	if errors.As(err, &missing) {
 		e.Msg += missing.Others()
 	}
 	for i := len(frames) - 1; i >= 0; i-- {
-		if backtrace.InScript(frames[i]) {
+		if InScript(frames[i]) {
 			e.Pos = frames[i].Pos
 			break
 		}
 	}
 	if e.Pos.IsValid() {
-		e.Backtrace = backtrace.Write(frames, suffix, e.Msg)
+		e.Backtrace = Write(frames, suffix, e.Msg)
 	}
 	var limit *LimitError
 	if errors.As(err, &limit) && !limit.Pos.IsValid() {

@@ -10,7 +10,6 @@ import (
 	"go.starlark.net/starlark"
 
 	"github.com/vmcp-dev/vmcp/script"
-	"github.com/vmcp-dev/vmcp/script/journal"
 )
 
 // A builtin performs its effects with Run.Do, which records them in the journal.
@@ -83,7 +82,7 @@ func ExampleSuspended() {
 		fmt.Println(err)
 		return
 	}
-	j := journal.New()
+	j := script.JournalNew()
 	_, err = p.Run(context.Background(), script.RunOptions{Journal: j})
 	var waits *script.Suspended
 	if errors.As(err, &waits) {

@@ -15,7 +15,6 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/testmode"
 	"github.com/vmcp-dev/vmcp/script"
 	"github.com/vmcp-dev/vmcp/script/internal/metertest"
-	"github.com/vmcp-dev/vmcp/script/journal"
 )
 
 // compileFor compiles a text for runs that call functions of it.
@@ -72,7 +71,7 @@ func TestWhatIdentifiesAFunction(t *testing.T) {
 	if both.Hash() == before {
 		t.Error("another function is identified as run is")
 	}
-	j := journal.New()
+	j := script.JournalNew()
 	if _, err := both.Run(t.Context(), script.RunOptions{Journal: j}); err != nil {
 		t.Fatal(err)
 	}

@@ -12,7 +12,6 @@ import (
 
 	"github.com/vmcp-dev/vmcp/builtins/scripttest"
 	"github.com/vmcp-dev/vmcp/script"
-	"github.com/vmcp-dev/vmcp/script/journal"
 )
 
 // golden is a journal that a version of the engine has written, with the result of a run over it.
@@ -125,7 +124,7 @@ func writeGolden(t *testing.T, name, src string) {
 	if _, err := os.Stat(file); err == nil {
 		return
 	}
-	j := &headers{Memory: journal.New()}
+	j := &headers{Memory: script.JournalNew()}
 	res, err := scripttest.Compile(t, src).Run(t.Context(), script.RunOptions{Host: goldenWorld(t), Journal: j, Limits: script.Limits{Time: script.Duration(1000 * time.Hour)}})
 	if err != nil {
 		t.Fatalf("%s: %v", name, err)
@@ -159,7 +158,7 @@ func replayGolden(t *testing.T, file string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	j := journal.New()
+	j := script.JournalNew()
 	if _, err := j.Open(t.Context(), g.Header); err != nil {
 		t.Fatal(err)
 	}

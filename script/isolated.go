@@ -10,9 +10,7 @@ import (
 
 	"go.starlark.net/starlark"
 
-	"github.com/vmcp-dev/vmcp/script/internal/message"
 	"github.com/vmcp-dev/vmcp/script/internal/meter"
-	"github.com/vmcp-dev/vmcp/script/internal/session"
 )
 
 // The proxy's side of an isolated run. For every branch that computes in the worker, a branch here performs what it
@@ -23,12 +21,6 @@ import (
 // flags of an effect come from a table by its kind; a tool is called at most once for an effect that is in the
 // journal, with the recorded name and arguments; a message out of order ends the run with a *WorkerError. A worker
 // that lies can misreport the work that it has done itself, and affect no other run.
-
-// Channel carries frames between a run and its worker.
-type Channel = session.Channel
-
-// A WorkerError says that the worker process of an isolated run failed before the run ended.
-type WorkerError = session.WorkerError
 
 // An ErrorCodec encodes errors between a run and its worker: the text, and the types that Final and callers look for.
 type ErrorCodec interface {
@@ -82,13 +74,13 @@ const (
 
 // workerSession is the session of a run's worker, with the codec for its errors.
 type workerSession struct {
-	*session.Session
+	*Session
 	isolation Isolation
 }
 
 // farBranch is a branch that computes in a worker.
 type farBranch struct {
-	*session.Branch
+	*SessionBranch
 	suspended *Suspended   // its last suspension
 	failed    map[int]bool // branches of its parallel() whose errors the worker has
 	logged    int64        // bytes of log charged and not written
@@ -108,13 +100,13 @@ func (r *Run) isolate(ctx context.Context, o RunOptions, end context.CancelCause
 	if err != nil {
 		return err
 	}
-	r.session = &workerSession{session.Open(ctx, session.Options{Channel: channel, Encode: o.Isolation.EncodeError, End: end, Answers: int64(r.limits.Result)}), o.Isolation}
+	r.session = &workerSession{Open(ctx, SessionOptions{Channel: channel, Encode: o.Isolation.EncodeError, End: end, Answers: int64(r.limits.Result)}), o.Isolation}
 	r.request().Weigh(WorkerMemory)
 	program, err := json.Marshal(r.program.compiled.Bundle(r.program.Function()))
 	if err != nil {
 		return err
 	}
-	return r.session.Send(&message.Message{Kind: message.Program, Parts: [][]byte{program}})
+	return r.session.Send(&Message{Kind: MessageProgram, Parts: [][]byte{program}})
 }
 
 // closeSession ends the worker, unless it belongs to the run that called r.
@@ -140,21 +132,21 @@ func (r *Run) farMain(b *branch, entry string, args json.RawMessage) (*Result, e
 	if err := r.grow(); err != nil {
 		return nil, err
 	}
-	m, err := r.drive(b, &message.Message{Kind: message.Run, Numbers: []int64{numberOf(r.host != nil), r.began.UnixNano()}, Parts: [][]byte{[]byte(entry), args, limits}})
+	m, err := r.drive(b, &Message{Kind: MessageRun, Numbers: []int64{numberOf(r.host != nil), r.began.UnixNano()}, Parts: [][]byte{[]byte(entry), args, limits}})
 	if err != nil {
 		return nil, err
 	}
 	if err := b.received(m.Part(0)); err != nil {
 		return nil, err
 	}
-	res := &Result{Structured: m.Part(1), Content: m.Part(2), IsError: m.Number(message.Sent) == 1}
+	res := &Result{Structured: m.Part(1), Content: m.Part(2), IsError: m.Number(Sent) == 1}
 	for _, part := range []json.RawMessage{res.Structured, res.Content} {
 		if part != nil && (!goodJSON(part) || int64(len(part)) > int64(r.limits.Output)) {
-			return nil, r.session.Refuse(session.Wrong("a result that is invalid or too long"))
+			return nil, r.session.Refuse(Wrong("a result that is invalid or too long"))
 		}
 	}
 	if res.Content != nil && bytes.TrimSpace(res.Content)[0] != '[' || res.Structured == nil && res.Content == nil {
-		return nil, r.session.Refuse(session.Wrong("a result that is neither a value nor content blocks"))
+		return nil, r.session.Refuse(Wrong("a result that is neither a value nor content blocks"))
 	}
 	return res, nil
 }
@@ -166,7 +158,7 @@ func (r *Run) farBranch(b, parent *branch, i int) error {
 	if b.ctx.Err() != nil {
 		return ended(b.ctx)
 	}
-	m, err := r.drive(b, &message.Message{Kind: message.Branch, Numbers: []int64{parent.far.ID, int64(i)}, Parts: [][]byte{[]byte(b.path)}})
+	m, err := r.drive(b, &Message{Kind: MessageBranch, Numbers: []int64{parent.far.ID, int64(i)}, Parts: [][]byte{[]byte(b.path)}})
 	if err != nil {
 		return err
 	}
@@ -176,26 +168,26 @@ func (r *Run) farBranch(b, parent *branch, i int) error {
 }
 
 // appendState appends the counts that the worker needs to continue.
-func (r *Run) appendState(b *branch, m *message.Message) {
+func (r *Run) appendState(b *branch, m *Message) {
 	s := r.budget.State()
 	stack, deepest := b.meter.Weighed()
 	m.Numbers = append(m.Numbers, s.Steps, s.Memory, s.Granted.Steps, s.Granted.Memory, s.Stack, s.Paid, stack, int64(deepest))
 }
 
 // took checks and stores the counts that the worker sent with its turn.
-func (r *Run) took(b *branch, m *message.Message) error {
+func (r *Run) took(b *branch, m *Message) error {
 	s := r.budget.State()
 	steps, memory, stack, paid := m.Number(0), m.Number(1), m.Number(2), m.Number(3)
 	depth, weight, most, deepest := m.Number(4), m.Number(5), m.Number(6), m.Number(7)
 	switch {
-	case len(m.Numbers) < message.Sent:
-		return session.Wrong("counts are missing")
+	case len(m.Numbers) < Sent:
+		return Wrong("counts are missing")
 	case memory < s.Memory || paid < s.Paid:
-		return session.Wrong("counts of memory that decrease")
+		return Wrong("counts of memory that decrease")
 	case steps < math.MinInt32 || steps > s.Granted.Steps+meter.MostUnseen || memory > s.Granted.Memory:
-		return session.Wrong("counts of more than it was granted")
+		return Wrong("counts of more than it was granted")
 	case min(depth, stack, paid, weight, most, deepest) < 0 || max(depth, deepest) > math.MaxInt32 || max(stack, paid, weight, most) > math.MaxInt64/4 || most > stack:
-		return session.Wrong("invalid counts of the stack")
+		return Wrong("invalid counts of the stack")
 	}
 	s.Steps, s.Memory, s.Stack, s.Paid = steps, memory, stack, paid
 	r.budget.SetState(s)
@@ -205,9 +197,9 @@ func (r *Run) took(b *branch, m *message.Message) error {
 }
 
 // drive sends m and performs what the worker asks for b, until the branch has ended; it returns the last message.
-func (r *Run) drive(b *branch, m *message.Message) (*message.Message, error) {
-	b.far = &farBranch{Branch: r.session.Join(), failed: map[int]bool{}}
-	defer r.session.Leave(b.far.Branch)
+func (r *Run) drive(b *branch, m *Message) (*Message, error) {
+	b.far = &farBranch{SessionBranch: r.session.Join(), failed: map[int]bool{}}
+	defer r.session.Leave(b.far.SessionBranch)
 	r.appendState(b, m)
 	for {
 		asked, err := r.turn(b, m)
@@ -217,7 +209,7 @@ func (r *Run) drive(b *branch, m *message.Message) (*message.Message, error) {
 		if err := r.took(b, asked); err != nil {
 			return nil, r.session.Refuse(err)
 		}
-		if asked.Kind == message.Ended {
+		if asked.Kind == Ended {
 			return asked, nil
 		}
 		if m, err = r.serve(b, asked); err != nil {
@@ -228,7 +220,7 @@ func (r *Run) drive(b *branch, m *message.Message) (*message.Message, error) {
 
 // turn sends m to the worker and waits for its next message. When the context of b ends meanwhile, the worker is asked
 // to stop, and is ended if it does not.
-func (r *Run) turn(b *branch, m *message.Message) (*message.Message, error) {
+func (r *Run) turn(b *branch, m *Message) (*Message, error) {
 	r.session.Granted(r.budget.State().Granted.Memory)
 	if err := b.sendFar(m); err != nil {
 		return nil, err
@@ -245,7 +237,7 @@ func (r *Run) turn(b *branch, m *message.Message) (*message.Message, error) {
 }
 
 // sendFar sends a message to the worker. The error is that of b's context if it has ended.
-func (b *branch) sendFar(m *message.Message) error {
+func (b *branch) sendFar(m *Message) error {
 	err := b.far.Send(b.ctx, m)
 	if err != nil && b.ctx.Err() != nil {
 		return ended(b.ctx)
@@ -255,7 +247,7 @@ func (b *branch) sendFar(m *message.Message) error {
 
 // receiveFar waits for the next message of the worker. pause is called at intervals to offer the slot to other runs;
 // nil for never.
-func (b *branch) receiveFar(pause func()) (*message.Message, error) {
+func (b *branch) receiveFar(pause func()) (*Message, error) {
 	m, err := b.far.Receive(b.ctx, pause)
 	if err != nil && b.ctx.Err() != nil {
 		return nil, ended(b.ctx)
@@ -264,14 +256,14 @@ func (b *branch) receiveFar(pause func()) (*message.Message, error) {
 }
 
 // serve does what a branch asks for in its turn, and returns the answer.
-func (r *Run) serve(b *branch, m *message.Message) (*message.Message, error) {
+func (r *Run) serve(b *branch, m *Message) (*Message, error) {
 	codec := r.session.isolation
-	arg := func(i int) int64 { return m.Number(message.Sent + i) }
+	arg := func(i int) int64 { return m.Number(Sent + i) }
 	switch m.Kind {
-	case message.Grant:
+	case Grant:
 		need, want := meter.Amount{Steps: arg(0), Memory: arg(1)}, meter.Amount{Steps: arg(2), Memory: arg(3)}
 		if min(need.Steps, need.Memory, want.Steps, want.Memory) < 0 {
-			return nil, session.Wrong("a request for a negative grant")
+			return nil, Wrong("a request for a negative grant")
 		}
 		got, err := account{r}.Grant(need, want)
 		s := r.budget.State()
@@ -279,39 +271,39 @@ func (r *Run) serve(b *branch, m *message.Message) (*message.Message, error) {
 		s.Granted.Memory += got.Memory
 		r.budget.SetState(s)
 		r.pool.Share(b.ctx, &r.seat)
-		return &message.Message{Kind: message.Granted, Numbers: []int64{got.Steps, got.Memory}, Parts: [][]byte{codec.EncodeError(err)}}, nil
-	case message.Left:
+		return &Message{Kind: Granted, Numbers: []int64{got.Steps, got.Memory}, Parts: [][]byte{codec.EncodeError(err)}}, nil
+	case Left:
 		left := account{r}.Left()
-		return &message.Message{Kind: message.Granted, Numbers: []int64{left.Steps, left.Memory}}, nil
-	case message.Logged:
+		return &Message{Kind: Granted, Numbers: []int64{left.Steps, left.Memory}}, nil
+	case Logged:
 		n := arg(0)
 		if n < 0 || n > math.MaxInt32 {
-			return nil, session.Wrong("a log line of %d bytes", n)
+			return nil, Wrong("a log line of %d bytes", n)
 		}
 		err := r.ChargeLog(int(n))
 		if err == nil {
 			b.far.logged += n
 		}
-		return &message.Message{Kind: message.Reply, Parts: [][]byte{codec.EncodeError(err)}}, nil
-	case message.Printed:
-		return &message.Message{Kind: message.Reply, Parts: [][]byte{codec.EncodeError(r.farPrinted(m, arg(0)))}}, nil
-	case message.Host:
-		return r.ask(b.ctx, b, m, message.Sent, nil, "")
-	case message.Parallel:
+		return &Message{Kind: Reply, Parts: [][]byte{codec.EncodeError(err)}}, nil
+	case Printed:
+		return &Message{Kind: Reply, Parts: [][]byte{codec.EncodeError(r.farPrinted(m, arg(0)))}}, nil
+	case Host:
+		return r.ask(b.ctx, b, m, Sent, nil, "")
+	case Parallel:
 		b.catch = int(arg(2))
 		return r.farParallel(b, arg(0), arg(1))
-	case message.Do:
+	case Do:
 		return r.farDo(b, m)
 	}
-	return nil, session.Wrong("an unexpected kind %d", m.Kind)
+	return nil, Wrong("an unexpected kind %d", m.Kind)
 }
 
 // farPrinted implements print() for a worker: n is the length of the text, which is not sent when it is longer than
 // limits.logBytes.
-func (r *Run) farPrinted(m *message.Message, n int64) error {
+func (r *Run) farPrinted(m *Message, n int64) error {
 	pos, text := m.Part(0), m.Part(1)
 	if len(pos) > mostText || n < int64(len(text)) || n > math.MaxInt32 {
-		return r.session.Refuse(session.Wrong("an invalid line of print()"))
+		return r.session.Refuse(Wrong("an invalid line of print()"))
 	}
 	if err := r.ChargeLog(int(n)); err != nil {
 		return err
@@ -323,9 +315,9 @@ func (r *Run) farPrinted(m *message.Message, n int64) error {
 }
 
 // farParallel is a parallel() whose branches compute in the worker.
-func (r *Run) farParallel(b *branch, n, width int64) (*message.Message, error) {
+func (r *Run) farParallel(b *branch, n, width int64) (*Message, error) {
 	if n < 0 || n > math.MaxInt32 || width < 1 {
-		return nil, session.Wrong("a parallel() of %d branches", n)
+		return nil, Wrong("a parallel() of %d branches", n)
 	}
 	clear(b.far.failed)
 	_, err := r.Parallel(b.thread, int(n), int(min(width, math.MaxInt32)), func(t *starlark.Thread, i int) (starlark.Value, error) {
@@ -334,7 +326,7 @@ func (r *Run) farParallel(b *branch, n, width int64) (*message.Message, error) {
 	if s, ok := suspended(err); ok {
 		b.far.suspended = s
 	}
-	answer := &message.Message{Kind: message.Done, Numbers: []int64{0, int64(b.unsure)}}
+	answer := &Message{Kind: Done, Numbers: []int64{0, int64(b.unsure)}}
 	if one, ok := err.(*branchError); ok && b.far.failed[one.index] {
 		answer.Numbers[0] = int64(one.index) + 1
 	} else {
@@ -345,19 +337,19 @@ func (r *Run) farParallel(b *branch, n, width int64) (*message.Message, error) {
 }
 
 // farDo performs an effect for the worker.
-func (r *Run) farDo(b *branch, m *message.Message) (*message.Message, error) {
+func (r *Run) farDo(b *branch, m *Message) (*Message, error) {
 	e := Effect{Kind: string(m.Part(0)), Name: string(m.Part(1)), Args: m.Part(2)}
-	flags := m.Number(message.Sent + 1)
+	flags := m.Number(Sent + 1)
 	e.Instant, e.Free, e.Repeatable, e.Sleep, e.Tells = flags&1 != 0, flags&2 != 0, flags&4 != 0, flags&8 != 0, flags&16 != 0
-	e.Lasts = time.Duration(m.Number(message.Sent + 2))
+	e.Lasts = time.Duration(m.Number(Sent + 2))
 	if err := r.session.isolation.Check(e); err != nil {
-		return nil, session.Wrong("%v", err)
+		return nil, Wrong("%v", err)
 	}
-	switch n := m.Number(message.Sent); {
+	switch n := m.Number(Sent); {
 	case n > int64(r.limits.Output): // too long in any case, so the worker did not send it
 		e.Args = make([]byte, r.limits.Output+1)
 	case e.Args != nil && !goodJSON(e.Args):
-		return nil, session.Wrong("arguments that are not JSON")
+		return nil, Wrong("arguments that are not JSON")
 	}
 	far, key := b.far, b.key()
 	far.pos = Clip(string(m.Part(3)))
@@ -367,7 +359,7 @@ func (r *Run) farDo(b *branch, m *message.Message) (*message.Message, error) {
 		far.result, far.performed = r.farPerform(ctx, b, e, key)
 		return far.result, far.performed
 	})
-	answer := &message.Message{Kind: message.Done, Numbers: []int64{0, int64(b.unsure)}, Parts: [][]byte{nil, nil}}
+	answer := &Message{Kind: Done, Numbers: []int64{0, int64(b.unsure)}, Parts: [][]byte{nil, nil}}
 	if s, ok := suspended(err); ok {
 		far.suspended = s
 	}
@@ -403,7 +395,7 @@ func (r *Run) farPerform(ctx context.Context, b *branch, e Effect, key string) (
 	if e.Lasts > 0 {
 		lasts = within(ctx)
 	}
-	answer := &message.Message{Kind: message.Perform, Numbers: []int64{lasts, r.clock.Now().UnixNano()}}
+	answer := &Message{Kind: Perform, Numbers: []int64{lasts, r.clock.Now().UnixNano()}}
 	for {
 		if err := b.sendFar(answer); err != nil {
 			return nil, err
@@ -413,26 +405,26 @@ func (r *Run) farPerform(ctx context.Context, b *branch, e Effect, key string) (
 			return nil, err
 		}
 		switch {
-		case m.Kind == message.Performed:
+		case m.Kind == Performed:
 			res, err := r.farOutcome(b, e, m, apart)
 			return res, err
-		case m.Kind == message.Host && !asked:
+		case m.Kind == Host && !asked:
 			asked = true
 			if answer, err = r.ask(ctx, b, m, 0, &e, key); err != nil {
 				return nil, r.session.Refuse(err)
 			}
-		case m.Kind == message.Apart && !apart && e.Kind == "call":
+		case m.Kind == Apart && !apart && e.Kind == "call":
 			apart = true
 			answer = r.farApart(ctx, m)
 		default:
-			return nil, r.session.Refuse(session.Wrong("an unexpected kind %d in an effect", m.Kind))
+			return nil, r.session.Refuse(Wrong("an unexpected kind %d in an effect", m.Kind))
 		}
 	}
 }
 
 // farOutcome returns the outcome of an effect that the worker performed. The result of a call must be what the tool
 // returned, unless a function of the script has processed it.
-func (r *Run) farOutcome(b *branch, e Effect, m *message.Message, apart bool) (json.RawMessage, error) {
+func (r *Run) farOutcome(b *branch, e Effect, m *Message, apart bool) (json.RawMessage, error) {
 	if err := b.received(m.Part(1)); err != nil {
 		return nil, err
 	}
@@ -441,24 +433,24 @@ func (r *Run) farOutcome(b *branch, e Effect, m *message.Message, apart bool) (j
 	case m.Number(0) == 1 && b.far.answer != nil:
 		return b.far.answer, nil
 	case e.Kind == "call" && !apart:
-		return nil, r.session.Refuse(session.Wrong("a result that the tool did not return"))
+		return nil, r.session.Refuse(Wrong("a result that the tool did not return"))
 	case res != nil && !goodJSON(res):
-		return nil, r.session.Refuse(session.Wrong("a result that is not JSON"))
+		return nil, r.session.Refuse(Wrong("a result that is not JSON"))
 	}
 	return res, nil
 }
 
 // farApart calls a function of the script in a separate run.
-func (r *Run) farApart(ctx context.Context, m *message.Message) *message.Message {
+func (r *Run) farApart(ctx context.Context, m *Message) *Message {
 	res, err := r.callAlone(ctx, string(m.Part(0)), m.Part(1))
-	return &message.Message{Kind: message.Reply, Parts: [][]byte{r.session.isolation.EncodeError(err), res}}
+	return &Message{Kind: Reply, Parts: [][]byte{r.session.isolation.EncodeError(err), res}}
 }
 
 // ask passes a request of the worker to the host. e is the effect in progress, or nil. Number skip of the message,
 // after the counts, is the time until its deadline in nanoseconds, 0 for none.
-func (r *Run) ask(ctx context.Context, b *branch, m *message.Message, skip int, e *Effect, key string) (*message.Message, error) {
+func (r *Run) ask(ctx context.Context, b *branch, m *Message, skip int, e *Effect, key string) (*Message, error) {
 	if len(m.Parts) == 0 || r.host == nil {
-		return nil, session.Wrong("a call of the host without a method, or in a run without a host")
+		return nil, Wrong("a call of the host without a method, or in a run without a host")
 	}
 	if within := m.Number(skip); within > 0 {
 		var cancel context.CancelFunc
@@ -466,7 +458,7 @@ func (r *Run) ask(ctx context.Context, b *branch, m *message.Message, skip int, 
 		defer cancel()
 	}
 	if e != nil {
-		limit := max(r.limits.CallTimeout.Std(), e.Lasts) + session.StopWithin
+		limit := max(r.limits.CallTimeout.Std(), e.Lasts) + StopWithin
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, limit)
 		defer cancel()
@@ -487,7 +479,7 @@ func (r *Run) ask(ctx context.Context, b *branch, m *message.Message, skip int, 
 		b.far.answer = parts[0]
 	}
 	late := numberOf(err != nil && ctx.Err() == context.DeadlineExceeded)
-	return &message.Message{Kind: message.Reply, Numbers: []int64{late}, Parts: append([][]byte{r.session.isolation.EncodeError(err)}, parts...)}, nil
+	return &Message{Kind: Reply, Numbers: []int64{late}, Parts: append([][]byte{r.session.isolation.EncodeError(err)}, parts...)}, nil
 }
 
 func numberOf(b bool) int64 {

@@ -11,7 +11,6 @@ import (
 
 	"github.com/vmcp-dev/vmcp/internal/limits"
 	"github.com/vmcp-dev/vmcp/script"
-	"github.com/vmcp-dev/vmcp/script/internal/message"
 )
 
 // peer is the worker's end of a channel in memory: a hostile worker is a function of it.
@@ -53,10 +52,10 @@ func (p *peer) Receive(most int64) ([]byte, error) {
 func (p *peer) Close() { p.once.Do(func() { close(p.closed) }) }
 
 // next returns the next message to the worker; nil after the last one.
-func (p *peer) next() *message.Message {
+func (p *peer) next() *script.Message {
 	select {
 	case frame := <-p.in:
-		m, err := message.Decode(frame)
+		m, err := script.Decode(frame)
 		if err != nil {
 			panic(err)
 		}
@@ -66,8 +65,8 @@ func (p *peer) next() *message.Message {
 	}
 }
 
-func (p *peer) say(kind message.Kind, branch int64, numbers []int64, parts ...[]byte) {
-	m := message.Message{Kind: kind, Branch: branch, Numbers: numbers, Parts: parts}
+func (p *peer) say(kind script.Kind, branch int64, numbers []int64, parts ...[]byte) {
+	m := script.Message{Kind: kind, Branch: branch, Numbers: numbers, Parts: parts}
 	var frame []byte
 	for _, part := range m.Encode() {
 		frame = append(frame, part...)
@@ -119,12 +118,12 @@ func (h *hostile) DecodeError(data []byte, _ script.Known) error {
 }
 
 // spent are the counts of a worker that has used nothing.
-func spent(more ...int64) []int64 { return append(make([]int64, message.Sent), more...) }
+func spent(more ...int64) []int64 { return append(make([]int64, script.Sent), more...) }
 
 // TestAWorkerIsNotTrusted has workers that break the protocol.
 func TestAWorkerIsNotTrusted(t *testing.T) {
 	do := func(p *peer, flags int64, kind, name, args string) {
-		p.say(message.Do, 1, spent(int64(len(args)), flags), []byte(kind), []byte(name), []byte(args))
+		p.say(script.Do, 1, spent(int64(len(args)), flags), []byte(kind), []byte(name), []byte(args))
 	}
 	call := func(p *peer) { // gets as far as an effect that is being performed
 		do(p, 0, "call", "t", "{}")
@@ -137,46 +136,46 @@ func TestAWorkerIsNotTrusted(t *testing.T) {
 	}{
 		"malformed":      {func(p *peer) { p.out <- []byte("what?") }, "malformed", 0},
 		"an empty frame": {func(p *peer) { p.out <- nil }, "malformed", 0},
-		"many numbers":   {func(p *peer) { p.say(message.Ended, 1, make([]int64, message.MaxNumbers+1)) }, "malformed", 0},
+		"many numbers":   {func(p *peer) { p.say(script.Ended, 1, make([]int64, script.MaxNumbers+1)) }, "malformed", 0},
 		"a long frame":   {func(p *peer) { p.out <- make([]byte, 16<<20) }, "a frame that is too long", 0},
-		"another branch": {func(p *peer) { p.say(message.Ended, 7, spent()) }, "no such branch", 0},
+		"another branch": {func(p *peer) { p.say(script.Ended, 7, spent()) }, "no such branch", 0},
 		"twice at once": {func(p *peer) {
 			call(p)
-			p.say(message.Host, 1, nil, nil)
-			p.say(message.Host, 1, nil, nil)
-			p.say(message.Host, 1, nil, nil)
+			p.say(script.Host, 1, nil, nil)
+			p.say(script.Host, 1, nil, nil)
+			p.say(script.Host, 1, nil, nil)
 		}, "it sent an invalid message", 1},
-		"no numbers":           {func(p *peer) { p.say(message.Ended, 1, nil) }, "counts are missing", 0},
-		"memory without grant": {func(p *peer) { p.say(message.Ended, 1, []int64{0, 1 << 40, 0, 0, 0, 0, 0, 0}) }, "more than it was granted", 0},
-		"steps without grant":  {func(p *peer) { p.say(message.Ended, 1, []int64{1 << 40, 0, 0, 0, 0, 0, 0, 0}) }, "more than it was granted", 0},
+		"no numbers":           {func(p *peer) { p.say(script.Ended, 1, nil) }, "counts are missing", 0},
+		"memory without grant": {func(p *peer) { p.say(script.Ended, 1, []int64{0, 1 << 40, 0, 0, 0, 0, 0, 0}) }, "more than it was granted", 0},
+		"steps without grant":  {func(p *peer) { p.say(script.Ended, 1, []int64{1 << 40, 0, 0, 0, 0, 0, 0, 0}) }, "more than it was granted", 0},
 		"counts of memory that decrease": {func(p *peer) {
 			call(p)
-			p.say(message.Performed, 1, nil, nil, []byte(`{"text":"bm8="}`))
+			p.say(script.Performed, 1, nil, nil, []byte(`{"text":"bm8="}`))
 			p.next()
-			p.say(message.Ended, 1, spent())
+			p.say(script.Ended, 1, spent())
 		}, "counts of memory that decrease", 0},
-		"a stack below nothing":   {func(p *peer) { p.say(message.Ended, 1, []int64{0, 0, -1, 0, 0, 0, 0, 0}) }, "invalid counts of the stack", 0},
-		"a grant of less":         {func(p *peer) { p.say(message.Grant, 1, spent(0, -1, 0, 0)) }, "a request for a negative grant", 0},
-		"an answer":               {func(p *peer) { p.say(message.Done, 1, spent()) }, "an unexpected kind", 0},
+		"a stack below nothing":   {func(p *peer) { p.say(script.Ended, 1, []int64{0, 0, -1, 0, 0, 0, 0, 0}) }, "invalid counts of the stack", 0},
+		"a grant of less":         {func(p *peer) { p.say(script.Grant, 1, spent(0, -1, 0, 0)) }, "a request for a negative grant", 0},
+		"an answer":               {func(p *peer) { p.say(script.Done, 1, spent()) }, "an unexpected kind", 0},
 		"an unknown effect":       {func(p *peer) { do(p, 0, "breakfast", "", "") }, "an unknown kind of effect", 0},
 		"a call that is free":     {func(p *peer) { do(p, 2, "call", "t", "{}") }, "an unknown kind of effect", 0},
 		"arguments that are none": {func(p *peer) { do(p, 0, "call", "t", "{") }, "arguments that are not JSON", 0},
-		"a call in no effect":     {func(p *peer) { p.say(message.Host, 1, spent(0)) }, "a call of the host", 0},
+		"a call in no effect":     {func(p *peer) { p.say(script.Host, 1, spent(0)) }, "a call of the host", 0},
 		"two calls in an effect": {func(p *peer) {
 			call(p)
-			p.say(message.Host, 1, nil, []byte("call"))
+			p.say(script.Host, 1, nil, []byte("call"))
 			p.next()
-			p.say(message.Host, 1, nil, []byte("call"))
+			p.say(script.Host, 1, nil, []byte("call"))
 		}, "in an effect", 1},
 		"an effect in an effect": {func(p *peer) { call(p); do(p, 0, "call", "u", "{}") }, "in an effect", 0},
-		"a result of its own":    {func(p *peer) { call(p); p.say(message.Performed, 1, []int64{0}, []byte(`{"content":[1]}`)) }, "a result that the tool did not return", 0},
-		"a result of no call":    {func(p *peer) { call(p); p.say(message.Performed, 1, []int64{1}) }, "a result that the tool did not return", 0},
-		"a value that is none":   {func(p *peer) { p.say(message.Ended, 1, spent(), nil, []byte("{")) }, "a result that is invalid or too long", 0},
-		"content that is none":   {func(p *peer) { p.say(message.Ended, 1, spent(), nil, nil, []byte("{}")) }, "a result that is neither a value nor content blocks", 0},
-		"no result":              {func(p *peer) { p.say(message.Ended, 1, spent(), nil) }, "a result that is neither a value nor content blocks", 0},
-		"fewer than no branches": {func(p *peer) { p.say(message.Parallel, 1, spent(-1, 1)) }, "branches", 0},
-		"a line below nothing":   {func(p *peer) { p.say(message.Logged, 1, spent(-1)) }, "a log line of -1 bytes", 0},
-		"a print below nothing":  {func(p *peer) { p.say(message.Printed, 1, spent(-1), nil, []byte("x")) }, "an invalid line of print()", 0},
+		"a result of its own":    {func(p *peer) { call(p); p.say(script.Performed, 1, []int64{0}, []byte(`{"content":[1]}`)) }, "a result that the tool did not return", 0},
+		"a result of no call":    {func(p *peer) { call(p); p.say(script.Performed, 1, []int64{1}) }, "a result that the tool did not return", 0},
+		"a value that is none":   {func(p *peer) { p.say(script.Ended, 1, spent(), nil, []byte("{")) }, "a result that is invalid or too long", 0},
+		"content that is none":   {func(p *peer) { p.say(script.Ended, 1, spent(), nil, nil, []byte("{}")) }, "a result that is neither a value nor content blocks", 0},
+		"no result":              {func(p *peer) { p.say(script.Ended, 1, spent(), nil) }, "a result that is neither a value nor content blocks", 0},
+		"fewer than no branches": {func(p *peer) { p.say(script.Parallel, 1, spent(-1, 1)) }, "branches", 0},
+		"a line below nothing":   {func(p *peer) { p.say(script.Logged, 1, spent(-1)) }, "a log line of -1 bytes", 0},
+		"a print below nothing":  {func(p *peer) { p.say(script.Printed, 1, spent(-1), nil, []byte("x")) }, "an invalid line of print()", 0},
 		"an end":                 {func(p *peer) { p.Close() }, "it ended before its run did", 0},
 		"silence":                {func(p *peer) {}, "limit reached: time", 0},
 		"silence in an effect":   {func(p *peer) { call(p) }, "limit reached: time", 0},

@@ -11,7 +11,6 @@ import (
 	"github.com/vmcp-dev/vmcp/builtins"
 	"github.com/vmcp-dev/vmcp/builtins/scripttest"
 	"github.com/vmcp-dev/vmcp/script"
-	"github.com/vmcp-dev/vmcp/script/journal"
 )
 
 // runs is a tool that is a script, as in a server with scripted tools.
@@ -179,7 +178,7 @@ def run(params):
 	if _, err := p.Run(t.Context(), script.RunOptions{Host: h, Stats: &whole}); err != nil {
 		t.Fatal(err)
 	}
-	j := journal.New()
+	j := script.JournalNew()
 	h.Answer = scripttest.Later
 	_, err := p.Run(t.Context(), script.RunOptions{Host: h, Journal: j})
 	var suspended *script.Suspended
@@ -237,7 +236,7 @@ def run(params):
     retry(lambda: once(state), delay=0)
     return elicit("?", {"type": "object", "properties": {}}).action
 `)
-	j := journal.New()
+	j := script.JournalNew()
 	var stats script.Stats
 	for range 2 {
 		_, err := p.Run(t.Context(), script.RunOptions{Host: h, Journal: j, Stats: &stats})

@@ -11,13 +11,12 @@ import (
 	"github.com/vmcp-dev/vmcp/builtins"
 	"github.com/vmcp-dev/vmcp/builtins/scripttest"
 	"github.com/vmcp-dev/vmcp/script"
-	"github.com/vmcp-dev/vmcp/script/source"
 )
 
 // compileWith compiles main.star with inline libraries.
 func compileWith(src string, libs map[string]string) (*script.Program, error) {
 	return script.Compile(script.File{Name: "main.star", Source: []byte(src)},
-		script.Options{Builtins: builtins.All(), Load: source.Library{Inline: libs}.Load})
+		script.Options{Builtins: builtins.All(), Load: script.Library{Inline: libs}.Load})
 }
 
 func TestLoad(t *testing.T) {
@@ -119,7 +118,7 @@ func TestLoadStaysBelowItsFolders(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(dir, "folder.star"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	load := source.Dirs(dir, second)
+	load := script.Dirs(dir, second)
 	for _, tt := range []struct{ name, want string }{
 		{"a.star", "x = 1"},
 		{"b.star", "x = 2"},

@@ -2,28 +2,7 @@ package script
 
 import (
 	"context"
-
-	"github.com/vmcp-dev/vmcp/script/internal/pool"
 )
-
-// A Pool is what the runs of a process share: memory, room for answers that are being read, and slots to compute in. A
-// run that finds no memory waits, or is refused with Busy. A nil Pool sets no bounds.
-type Pool = pool.Pool
-
-// NewPool makes a pool of so many bytes and slots. noted, which may be nil, is called under a lock with the memory
-// that all runs together have been charged, whenever that changes by a step. If it returns a channel, garbage is being
-// collected: a run that grows waits until the channel is closed.
-func NewPool(memory int64, slots int, noted func(charged int64) (collecting <-chan struct{})) *Pool {
-	return pool.New(memory, slots, noted)
-}
-
-// Busy says that a run was refused before it had any effect, because there was no room: the same request may be sent
-// again. Why names what is exhausted.
-type Busy = pool.Busy
-
-// MostReading returns how many bytes of answers all runs together may be reading, where they may be charged total
-// bytes.
-func MostReading(total int64) int64 { return pool.MostReading(total) }
 
 // Small is the size of answers, in bytes, that are read without asking for Room.
 const Small = 64 << 10

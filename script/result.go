@@ -8,7 +8,7 @@ import (
 
 	"go.starlark.net/starlark"
 
-	"github.com/vmcp-dev/vmcp/script/internal/value"
+	"github.com/vmcp-dev/vmcp/script/internal/meter"
 )
 
 // Returned is the value of result(): what a script returns when a plain value is not enough.
@@ -49,8 +49,8 @@ func (r *Run) result(v starlark.Value) (*Result, error) {
 }
 
 func (r *Run) encode(what string, v starlark.Value) (json.RawMessage, error) {
-	data, err := value.EncodeResult(r.budget, v, int64(r.limits.Output), r.limits.Depth)
-	var long *value.TooLongError
+	data, err := meter.EncodeResult(r.budget, v, int64(r.limits.Output), r.limits.Depth)
+	var long *meter.TooLongError
 	if errors.As(err, &long) {
 		err = reached("output", r.limits.Output)
 	}

@@ -19,7 +19,6 @@ import (
 	"github.com/vmcp-dev/vmcp/builtins/scripttest"
 	"github.com/vmcp-dev/vmcp/internal/testmode"
 	"github.com/vmcp-dev/vmcp/script"
-	"github.com/vmcp-dev/vmcp/script/journal"
 )
 
 // client answers questions between requests, like a client of MCP 2026-07-28.
@@ -89,7 +88,7 @@ func TestARunGoesOnWhereItStoppedAndRepeatsNothing(t *testing.T) {
 	c := &client{}
 	h := &scripttest.Host{Tools: map[string]scripttest.Tool{"charge": scripttest.Echo}, Answer: c.answer}
 	p := scripttest.Compile(t, asksFourTimes)
-	j := journal.New()
+	j := script.JournalNew()
 	run := func() (*script.Result, error) {
 		return p.Run(t.Context(), script.RunOptions{Host: h, Journal: j})
 	}
@@ -115,7 +114,7 @@ func TestTheSameStateSentManyTimesAtOnceIsOneRun(t *testing.T) {
 	c := &client{}
 	h := &scripttest.Host{Tools: map[string]scripttest.Tool{"charge": scripttest.Echo}, Answer: c.answer}
 	p := scripttest.Compile(t, asksFourTimes)
-	j := journal.New()
+	j := script.JournalNew()
 	for round := range 4 {
 		errs := make(chan error, 8)
 		for range 8 {
@@ -170,7 +169,7 @@ def run(params):
     elicit("go on?", FORM)
     return out + [call_tool("shaky")]
 `)
-	j := journal.New()
+	j := script.JournalNew()
 	_, err := p.Run(t.Context(), script.RunOptions{Host: h, Journal: j})
 	c.reply(t, err)
 	before := len(h.Calls())
@@ -204,7 +203,7 @@ func TestWhatTheJournalKnowsOfACallThatGotNoAnswer(t *testing.T) {
 				return scripttest.Structured(`"done"`), err
 			}}}
 			p := scripttest.Compile(t, `def run(p): return call_tool("pay")`)
-			j := journal.New()
+			j := script.JournalNew()
 			if _, err := p.Run(t.Context(), script.RunOptions{Host: h, Journal: j}); err == nil {
 				t.Fatal("the first run went well")
 			}
@@ -225,16 +224,16 @@ func outcome(res *script.Result, err error) string {
 
 func TestAJournalServesOneProgramAndOneSetOfArguments(t *testing.T) {
 	h := &scripttest.Host{}
-	j := journal.New()
+	j := script.JournalNew()
 	p := scripttest.Compile(t, `def run(p): return time.now() and 1`)
 	if _, err := p.Run(t.Context(), script.RunOptions{Host: h, Journal: j}); err != nil {
 		t.Fatal(err)
 	}
 	edited := scripttest.Compile(t, `def run(p): return time.now() and 2`)
-	if _, err := edited.Run(t.Context(), script.RunOptions{Host: h, Journal: j}); !errors.Is(err, journal.ErrOtherRun) {
+	if _, err := edited.Run(t.Context(), script.RunOptions{Host: h, Journal: j}); !errors.Is(err, script.ErrOtherRun) {
 		t.Errorf("another program: %v", err)
 	}
-	if _, err := p.Run(t.Context(), script.RunOptions{Host: h, Journal: j, Args: json.RawMessage(`{"a":1}`)}); !errors.Is(err, journal.ErrOtherRun) {
+	if _, err := p.Run(t.Context(), script.RunOptions{Host: h, Journal: j, Args: json.RawMessage(`{"a":1}`)}); !errors.Is(err, script.ErrOtherRun) {
 		t.Errorf("other arguments: %v", err)
 	}
 }
@@ -252,7 +251,7 @@ def run(p):
     elicit("?", FORM)
     return str(t)
 `)
-		j := journal.New()
+		j := script.JournalNew()
 		_, err := p.Run(t.Context(), script.RunOptions{Host: h, Journal: j})
 		c.reply(t, err)
 		began := time.Now()
@@ -355,7 +354,7 @@ func TestReplayGoesTheSameWayWhateverTheOrderWas(t *testing.T) {
 				return res, err
 			}}}
 		width := script.Limits{Parallel: 1 + int(seed%10)}
-		j := journal.New()
+		j := script.JournalNew()
 		var want *script.Result
 		synctest.Test(t, func(t *testing.T) {
 			var err error
@@ -414,7 +413,7 @@ def run(params):
 			}
 			c := &client{}
 			h := &scripttest.Host{Tools: map[string]scripttest.Tool{"echo": wait, "wait": wait}, Answer: c.answer}
-			o := script.RunOptions{Host: h, Journal: journal.New()}
+			o := script.RunOptions{Host: h, Journal: script.JournalNew()}
 			for range 2 {
 				_, err := p.Run(ctx, o)
 				var (
@@ -482,7 +481,7 @@ def run(p):
 				t.Fatal(err)
 			}
 			h := &scripttest.Host{Tools: map[string]scripttest.Tool{"a": scripttest.Echo, "b": scripttest.Echo}}
-			o := script.RunOptions{Host: h, Journal: journal.New()}
+			o := script.RunOptions{Host: h, Journal: script.JournalNew()}
 			if _, err := p.Run(t.Context(), o); err != nil {
 				t.Fatal(err)
 			}
@@ -499,7 +498,7 @@ def run(p):
 func TestARunGoesOnOverAConnectionOfAnotherKind(t *testing.T) {
 	p := scripttest.Compile(t, asksFourTimes)
 	h := &scripttest.Host{Tools: map[string]scripttest.Tool{"charge": scripttest.Echo}, Answer: scripttest.Later}
-	j := journal.New()
+	j := script.JournalNew()
 	var suspended *script.Suspended
 	if _, err := p.Run(t.Context(), script.RunOptions{Host: h, Journal: j}); !errors.As(err, &suspended) {
 		t.Fatal(err)
@@ -569,7 +568,7 @@ func askedAndAnswered(t *testing.T, p *script.Program, seed uint64, cuts bool, r
 		}
 		return scripttest.Echo(ctx, args)
 	}}
-	o = script.RunOptions{Host: h, Journal: journal.New(), Repeat: repeat}
+	o = script.RunOptions{Host: h, Journal: script.JournalNew(), Repeat: repeat}
 	for range 30 {
 		ctx, cancel := context.WithCancel(t.Context())
 		if cuts {

@@ -14,15 +14,7 @@ import (
 	"go.starlark.net/starlark"
 	"go.starlark.net/syntax"
 
-	"github.com/vmcp-dev/vmcp/script/internal/clock"
-	"github.com/vmcp-dev/vmcp/script/internal/compile"
-	"github.com/vmcp-dev/vmcp/script/internal/ending"
-	"github.com/vmcp-dev/vmcp/script/internal/ledger"
 	"github.com/vmcp-dev/vmcp/script/internal/meter"
-	"github.com/vmcp-dev/vmcp/script/internal/pool"
-	"github.com/vmcp-dev/vmcp/script/internal/value"
-	"github.com/vmcp-dev/vmcp/script/journal"
-	"github.com/vmcp-dev/vmcp/script/source"
 )
 
 // RunOptions are the inputs of one run. Usually only Args is needed; zero fields of Limits have the program's values.
@@ -173,15 +165,15 @@ type Run struct {
 	around  func(context.Context, Attempt, func(context.Context) (json.RawMessage, error)) (json.RawMessage, error) // may be nil
 	idle    func(flying int)                                                                                        // may be nil
 	id      string
-	above   *clock.Watch // of the run that called this one; nil for none
-	path    string       // of its main branch: "", or "3/" for the run that the effect at 3 called
+	above   *Watch // of the run that called this one; nil for none
+	path    string // of its main branch: "", or "3/" for the run that the effect at 3 called
 	clock   Clock
 	hold    time.Duration
 	pause   <-chan struct{} // may be nil
 	drain   <-chan struct{} // may be nil
-	log     *journal.Log    // nil: nothing is recorded
+	log     *Log            // nil: nothing is recorded
 	unsure  bool            // set when the run has ended: see Entry.Unsure
-	ledger  *ledger.Ledger
+	ledger  *Ledger
 	budget  *meter.Budget
 	turns   turns
 	wg      sync.WaitGroup // branches
@@ -191,7 +183,7 @@ type Run struct {
 	// The branch that has the turn owns these (see turns.go).
 	known   map[string]*Entry // entries of the journal, by key
 	loaded  map[string]starlark.StringDict
-	loading *compile.Unit // the file whose top level is being executed
+	loading *Unit // the file whose top level is being executed
 	stats   Stats
 	memos   map[any]any
 	groups  []*group // calls of parallel() that have not ended, oldest first
@@ -204,7 +196,7 @@ type Run struct {
 	worker  *worker        // set in a worker process; nil elsewhere
 
 	pool *Pool
-	seat pool.Seat
+	seat Seat
 }
 
 const branchKey = "vmcp.branch"
@@ -313,7 +305,7 @@ func (r *Run) measure(ctx context.Context, end context.CancelCauseFunc, whole bo
 		ctx, cancel = context.WithTimeoutCause(ctx, limit-r.clock.Now().Sub(r.began), over)
 		limit = math.MaxInt64
 	}
-	r.turns.watch = clock.New(r.above, limit, r.awakeBefore(), func() { end(over) })
+	r.turns.watch = ClockNew(r.above, limit, r.awakeBefore(), func() { end(over) })
 	r.turns.measureAwake()
 	return ctx, func() { r.turns.watch.End(); cancel() }
 }
@@ -343,21 +335,21 @@ func Resting(ctx context.Context) (done func()) {
 
 // newRun makes a run; caller, if not nil, is the branch whose run pays for it.
 func newRun(p *Program, o RunOptions, l Limits, caller *branch) *Run {
-	var above *ledger.Ledger
+	var above *Ledger
 	if caller != nil {
 		above = caller.run.ledger
 	}
 	r := &Run{
 		program: p, limits: l, host: o.Host, print: o.Print, trace: o.Trace, repeat: o.Repeat,
 		places: o.Places, around: o.Around, idle: o.Idle, bare: o.Entry != "",
-		ledger: ledger.New(above, l), started: time.Now(),
+		ledger: LedgerNew(above, l), started: time.Now(),
 	}
 	r.budget = meter.New(meter.Options{
 		Ledger: account{r}, CallDepth: l.CallDepth, Frames: p.compiled.Frames, Check: r.check, Final: Final, Cover: p.compiled.Cover,
 	})
 	r.id, r.clock, r.hold, r.pause, r.drain = o.ID, o.Clock, o.Hold, o.Pause, o.Drain
 	if r.clock == nil {
-		r.clock = clock.Machine{}
+		r.clock = Machine{}
 	}
 	if caller != nil {
 		above := caller.run
@@ -423,8 +415,8 @@ func (r *Run) describe(err error) error {
 func (r *Run) open(ctx context.Context, o RunOptions, caller *branch) (err error) {
 	switch {
 	case o.Journal != nil:
-		h := Header{Program: r.program.Hash(), Args: source.Digest(o.Args), Engine: Engine, Limits: r.limits}
-		if r.log, err = journal.OpenLog(ctx, o.Journal, h); err != nil {
+		h := Header{Program: r.program.Hash(), Args: Digest(o.Args), Engine: Engine, Limits: r.limits}
+		if r.log, err = OpenLog(ctx, o.Journal, h); err != nil {
 			return err
 		}
 	case caller != nil && caller.run.log != nil:
@@ -461,7 +453,7 @@ func (r *Run) main(b *branch, entry string, args json.RawMessage) (res *Result, 
 	if err := r.budget.Read(int64(len(args))); err != nil {
 		return nil, err
 	}
-	params, err := value.Decode(r.budget, args, r.limits.Depth)
+	params, err := meter.Decode(r.budget, args, r.limits.Depth)
 	if err != nil {
 		return nil, fmt.Errorf("arguments: %w", err)
 	}
@@ -485,7 +477,7 @@ func (r *Run) main(b *branch, entry string, args json.RawMessage) (res *Result, 
 }
 
 // init executes the top level of a file, the only place where load statements are.
-func (r *Run) init(b *branch, f *compile.Unit) (globals starlark.StringDict, err error) {
+func (r *Run) init(b *branch, f *Unit) (globals starlark.StringDict, err error) {
 	from := r.loading
 	r.loading = f
 	defer func() { r.loading = from }()
@@ -601,7 +593,7 @@ func (b *branch) took(err error) error {
 		return err
 	}
 	eval, _ := err.(*starlark.EvalError)
-	return &ending.Stopped{Eval: eval, Cause: cause}
+	return &meter.Stopped{Eval: eval, Cause: cause}
 }
 
 // check is called at intervals while a branch computes. It returns the reason why the branch must end, or nil, and may

@@ -16,25 +16,17 @@ import (
 
 	"go.starlark.net/syntax"
 
-	"github.com/vmcp-dev/vmcp/script/internal/compile"
-	"github.com/vmcp-dev/vmcp/script/internal/cover"
-	"github.com/vmcp-dev/vmcp/script/source"
+	"github.com/vmcp-dev/vmcp/script/internal/meter"
 )
-
-// File is the text of one script.
-type File = source.File
-
-// Options are the library, the predeclared names and the entry functions that a program is compiled with.
-type Options = compile.Options
 
 // Coverage counts which statements and branches the runs of programs reach; the counting takes no steps. The zero
 // value is ready for use; pass it to Program.Covered.
-type Coverage = cover.Set
+type Coverage = meter.Set
 
 // Program is a compiled script with all files that it loads. It is immutable, and any number of runs of it may execute
 // at once.
 type Program struct {
-	compiled *compile.Program
+	compiled *CompileProgram
 	entry    string // the function that a run calls
 	hash     string
 }
@@ -42,7 +34,7 @@ type Program struct {
 // Compile parses and compiles a file and everything that it loads. The error is an Errors with all problems of the
 // first file that has any.
 func Compile(f File, o Options) (*Program, error) {
-	p, err := compile.Compile(f, o)
+	p, err := CompileCompile(f, o)
 	if err != nil {
 		return nil, err
 	}
@@ -54,17 +46,17 @@ func Compile(f File, o Options) (*Program, error) {
 
 // of returns the program whose runs call entry, "" for run. With run, the hash of the program is that of its source
 // alone; with any other entry function, the name is part of it.
-func of(p *compile.Program, entry string) *Program {
-	if entry = cmp.Or(entry, source.Run); entry == source.Run {
+func of(p *CompileProgram, entry string) *Program {
+	if entry = cmp.Or(entry, SourceRun); entry == SourceRun {
 		return &Program{p, entry, p.Hash}
 	}
-	return &Program{p, entry, source.Digest([]byte(p.Hash), []byte(entry))}
+	return &Program{p, entry, Digest([]byte(p.Hash), []byte(entry))}
 }
 
 // For returns the same program with another entry function, one of Options.Functions; "" is run. It shares the
 // compiled code; its hash covers the source and that function. It returns nil when the program has no such function.
 func (p *Program) For(function string) *Program {
-	if _, ok := p.compiled.Main.Entries[cmp.Or(function, source.Run)]; !ok {
+	if _, ok := p.compiled.Main.Entries[cmp.Or(function, SourceRun)]; !ok {
 		return nil
 	}
 	return of(p.compiled, function)
@@ -75,7 +67,7 @@ func (p *Program) Hash() string { return p.hash }
 
 // Function returns the name of the entry function; "" for run.
 func (p *Program) Function() string {
-	if p.entry == source.Run {
+	if p.entry == SourceRun {
 		return ""
 	}
 	return p.entry

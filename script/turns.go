@@ -10,8 +10,6 @@ import (
 
 	"go.starlark.net/starlark"
 
-	"github.com/vmcp-dev/vmcp/script/internal/clock"
-	"github.com/vmcp-dev/vmcp/script/internal/ledger"
 	"github.com/vmcp-dev/vmcp/script/internal/meter"
 )
 
@@ -89,7 +87,7 @@ type turns struct {
 	lost     []*branch // wait for effects with an unknown outcome
 	flying   int       // effects that are being performed
 	sleeping int       // of these, how many are sleeps
-	watch    *clock.Watch
+	watch    *Watch
 	dead     []string // paths of cancelled branches
 	fatal    error    // ends every branch
 }
@@ -102,16 +100,16 @@ type branch struct {
 	ctx     context.Context
 	thread  *starlark.Thread
 	meter   *meter.Thread
-	group   *group        // the parallel() that it belongs to; nil for the main branch
-	catch   int           // how many enclosing builtins catch errors
-	room    int64         // bytes reserved in the pool for the answer being read
-	read    int64         // bytes that the present effect has read
-	unsure  int           // answers so far whose Entry is Unsure, those of its parallel() included
-	at      string        // key of the present effect
-	began   time.Time     // of the present effect, when it was first begun
-	until   time.Time     // when it is over; zero: it has no such time
-	effect  ledger.Effect // the present one, as its request counts it
-	rounds  multiRound    // its state, if it takes several rounds
+	group   *group       // the parallel() that it belongs to; nil for the main branch
+	catch   int          // how many enclosing builtins catch errors
+	room    int64        // bytes reserved in the pool for the answer being read
+	read    int64        // bytes that the present effect has read
+	unsure  int          // answers so far whose Entry is Unsure, those of its parallel() included
+	at      string       // key of the present effect
+	began   time.Time    // of the present effect, when it was first begun
+	until   time.Time    // when it is over; zero: it has no such time
+	effect  LedgerEffect // the present one, as its request counts it
+	rounds  multiRound   // its state, if it takes several rounds
 
 	far  *farBranch  // of an isolated run; nil: computed in this process
 	near *nearBranch // set in a worker process
@@ -153,7 +151,7 @@ func (t *turns) pass() {
 
 // measureAwake updates the measuring of the time that the run is awake. The caller holds t.mu.
 func (t *turns) measureAwake() {
-	t.watch.Set(clock.State{Computes: t.busy, Replays: len(t.replay) > 0, Flying: t.flying, Sleeping: t.sleeping})
+	t.watch.Set(State{Computes: t.busy, Replays: len(t.replay) > 0, Flying: t.flying, Sleeping: t.sleeping})
 }
 
 // next removes the branch that gets the turn from its queue, and returns it; nil for none.

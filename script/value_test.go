@@ -17,7 +17,6 @@ import (
 
 	"github.com/vmcp-dev/vmcp/script/internal/meter"
 	"github.com/vmcp-dev/vmcp/script/internal/metertest"
-	"github.com/vmcp-dev/vmcp/script/internal/value"
 )
 
 func TestDecode(t *testing.T) {
@@ -52,7 +51,7 @@ func TestDecode(t *testing.T) {
 		{"too deep", `[[[[[[]]]]]]`, `json: offset 5: nested more than 5 deep`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			v, err := value.Decode(nil, []byte(tt.in), 5)
+			v, err := meter.Decode(nil, []byte(tt.in), 5)
 			got := ""
 			if err != nil {
 				got = err.Error()
@@ -67,10 +66,10 @@ func TestDecode(t *testing.T) {
 }
 
 func TestDecodeRefusesLongNumbers(t *testing.T) {
-	if _, err := value.Decode(nil, bytes.Repeat([]byte("9"), 4096), 5); err != nil {
+	if _, err := meter.Decode(nil, bytes.Repeat([]byte("9"), 4096), 5); err != nil {
 		t.Errorf("Decode of 4096 digits: %v", err)
 	}
-	_, err := value.Decode(nil, bytes.Repeat([]byte("9"), 4097), 5)
+	_, err := meter.Decode(nil, bytes.Repeat([]byte("9"), 4097), 5)
 	want := "json: offset 0: number of 4097 digits, at most 4096 can be read"
 	if err == nil || err.Error() != want {
 		t.Errorf("Decode of 4097 digits: got %v, want %s", err, want)
@@ -81,7 +80,7 @@ func TestDecodeRefusesLongNumbers(t *testing.T) {
 func TestDecodeCharges(t *testing.T) {
 	text := []byte("[" + strings.Repeat("{},", 1_000_000) + "{}]")
 	b := meter.New(meter.Options{Ledger: metertest.NewLedger(meter.Amount{Memory: 8 << 20})})
-	_, err := value.Decode(b, text, 5)
+	_, err := meter.Decode(b, text, 5)
 	var limit *meter.LimitError
 	if !errors.As(err, &limit) || limit.Limit != "memory" {
 		t.Errorf("Decode of %d bytes with 8MB: got %v, want the limit on memory", len(text), err)
@@ -125,7 +124,7 @@ func TestEncode(t *testing.T) {
 		{"too long in parts", starlark.Tuple{starlark.String(strings.Repeat("x", 60)), starlark.String(strings.Repeat("x", 60))}, `JSON text of more than 100B`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			data, err := value.Encode(tt.in, 100, 5)
+			data, err := meter.Encode(tt.in, 100, 5)
 			got := string(data)
 			if err != nil {
 				got = err.Error()
@@ -151,7 +150,7 @@ func TestEncodeOfSharedPartsEnds(t *testing.T) {
 	for range 90 {
 		v = starlark.NewList([]starlark.Value{v, v})
 	}
-	if _, err := value.Encode(v, 1<<20, 100); err == nil || err.Error() != "JSON text of more than 1MB" {
+	if _, err := meter.Encode(v, 1<<20, 100); err == nil || err.Error() != "JSON text of more than 1MB" {
 		t.Errorf("Encode of a shared list: %v", err)
 	}
 }
@@ -159,15 +158,15 @@ func TestEncodeOfSharedPartsEnds(t *testing.T) {
 // Encode writes what Decode reads, to the last digit.
 func TestLongestNumbersGoBothWays(t *testing.T) {
 	for _, text := range []string{strings.Repeat("9", 4096), "1" + strings.Repeat("0", 4095), "-" + strings.Repeat("6", 4095)} {
-		v, err := value.Decode(nil, []byte(text), 5)
+		v, err := meter.Decode(nil, []byte(text), 5)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if out, err := value.Encode(v, 1<<20, 5); err != nil || string(out) != text {
+		if out, err := meter.Encode(v, 1<<20, 5); err != nil || string(out) != text {
 			t.Errorf("%.9s... of %d bytes came back as %.9s... of %d, %v", text, len(text), out, len(out), err)
 		}
 		more := v.(starlark.Int).Mul(starlark.MakeInt(10))
-		if out, err := value.Encode(more, 1<<20, 5); err == nil || !strings.Contains(err.Error(), "at most 4096 can be written") {
+		if out, err := meter.Encode(more, 1<<20, 5); err == nil || !strings.Contains(err.Error(), "at most 4096 can be written") {
 			t.Errorf("ten times that is written as %d bytes, %v", len(out), err)
 		}
 	}
@@ -182,18 +181,18 @@ func FuzzDecode(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		v, err := value.Decode(nil, data, 1000)
+		v, err := meter.Decode(nil, data, 1000)
 		if valid := json.Valid(data); valid != (err == nil) && !meantToDiffer(err) {
 			t.Fatalf("Decode(%q): %v, json.Valid says %v", data, err, valid)
 		}
 		if err != nil {
 			return
 		}
-		out, err := value.Encode(v, math.MaxInt64, 1000)
+		out, err := meter.Encode(v, math.MaxInt64, 1000)
 		if err != nil {
 			t.Fatalf("Encode of value.Decode(%q): %v", data, err)
 		}
-		again, err := value.Decode(nil, out, 1000)
+		again, err := meter.Decode(nil, out, 1000)
 		if err != nil {
 			t.Fatalf("Decode(%q) of Encode: %v", out, err)
 		}
@@ -297,7 +296,7 @@ func BenchmarkDecode(b *testing.B) {
 			b.SetBytes(int64(len(data)))
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := value.Decode(nil, data, 100); err != nil {
+				if _, err := meter.Decode(nil, data, 100); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -377,7 +376,7 @@ func toAny(v starlark.Value) any {
 func BenchmarkEncode(b *testing.B) {
 	for _, p := range payloadSizes {
 		data := metertest.Payload(p.size)
-		v, err := value.Decode(nil, data, 100)
+		v, err := meter.Decode(nil, data, 100)
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -385,7 +384,7 @@ func BenchmarkEncode(b *testing.B) {
 			b.SetBytes(int64(len(data)))
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := value.Encode(v, math.MaxInt64, 100); err != nil {
+				if _, err := meter.Encode(v, math.MaxInt64, 100); err != nil {
 					b.Fatal(err)
 				}
 			}

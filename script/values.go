@@ -4,7 +4,6 @@ import (
 	"go.starlark.net/starlark"
 
 	"github.com/vmcp-dev/vmcp/script/internal/meter"
-	"github.com/vmcp-dev/vmcp/script/internal/value"
 )
 
 // DecodeIn makes a Starlark value from one JSON text. The run of t is charged while the text is read and the value is
@@ -14,13 +13,13 @@ import (
 // with a fraction or an exponent floats. A key that occurs twice keeps its first place and its last value. Bytes that
 // are not UTF-8 and lone surrogates become U+FFFD, as in encoding/json.
 func DecodeIn(t *starlark.Thread, data []byte, maxDepth int) (starlark.Value, error) {
-	return value.DecodeIn(t, data, maxDepth)
+	return meter.DecodeIn(t, data, maxDepth)
 }
 
 // EncodeIn is Encode on the budget of the run of t, which is charged while the text is written, so that also work that
 // ends in an error is paid for.
 func EncodeIn(t *starlark.Thread, v starlark.Value, maxDepth int) ([]byte, error) {
-	return value.EncodeIn(t, v, maxDepth)
+	return meter.EncodeIn(t, v, maxDepth)
 }
 
 // Encode makes JSON of a Starlark value, in the order of the value.
@@ -32,11 +31,11 @@ func EncodeIn(t *starlark.Thread, v starlark.Value, maxDepth int) ([]byte, error
 // The text may be maxBytes long, or the error is a *TooLongError, and maxDepth levels deep. Every value takes at least
 // one byte, so maxBytes bounds the work too, however often a value shares its parts.
 func Encode(v starlark.Value, maxBytes int64, maxDepth int) ([]byte, error) {
-	return value.Encode(v, maxBytes, maxDepth)
+	return meter.Encode(v, maxBytes, maxDepth)
 }
 
 // TooLongError says that the JSON text of a value is longer than its bound.
-type TooLongError = value.TooLongError
+type TooLongError = meter.TooLongError
 
 // Charge takes n bytes from the memory of the run of t. A builtin charges before it allocates.
 func Charge(t *starlark.Thread, n int64) error {

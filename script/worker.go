@@ -9,8 +9,6 @@ import (
 
 	"go.starlark.net/starlark"
 
-	"github.com/vmcp-dev/vmcp/script/internal/compile"
-	"github.com/vmcp-dev/vmcp/script/internal/message"
 	"github.com/vmcp-dev/vmcp/script/internal/meter"
 )
 
@@ -41,7 +39,7 @@ type worker struct {
 type nearBranch struct {
 	worker *worker
 	id     int64
-	inbox  chan *message.Message
+	inbox  chan *Message
 	cancel context.CancelCauseFunc
 	group  *nearGroup // its parallel() in progress
 	answer []byte     // the host's answer in the present effect
@@ -66,7 +64,7 @@ func ServeRuns(c Channel, o WorkerOptions) error {
 		if err != nil {
 			return err
 		}
-		m, err := message.Decode(frame)
+		m, err := Decode(frame)
 		if err == nil {
 			err = w.dispatch(m)
 		}
@@ -76,10 +74,10 @@ func ServeRuns(c Channel, o WorkerOptions) error {
 	}
 }
 
-func (w *worker) dispatch(m *message.Message) error {
+func (w *worker) dispatch(m *Message) error {
 	switch m.Kind {
-	case message.Program:
-		var b compile.Bundle
+	case MessageProgram:
+		var b Bundle
 		if err := json.Unmarshal(m.Part(0), &b); err != nil {
 			return err
 		}
@@ -88,7 +86,7 @@ func (w *worker) dispatch(m *message.Message) error {
 			w.program = of(p, b.Entry)
 		}
 		return err
-	case message.Run:
+	case MessageRun:
 		return w.run(m)
 	}
 	w.mu.Lock()
@@ -96,10 +94,10 @@ func (w *worker) dispatch(m *message.Message) error {
 	parent := w.branches[m.Number(0)]
 	w.mu.Unlock()
 	switch {
-	case m.Kind == message.Branch:
+	case m.Kind == MessageBranch:
 		w.branch(parent, m)
 	case b == nil:
-	case m.Kind == message.Cancel:
+	case m.Kind == Cancel:
 		err := b.near.received(m.Part(0))
 		b.near.cancel(err)
 	default:
@@ -108,7 +106,7 @@ func (w *worker) dispatch(m *message.Message) error {
 	return nil
 }
 
-func (w *worker) send(m *message.Message) {
+func (w *worker) send(m *Message) {
 	parts := m.Encode()
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -118,7 +116,7 @@ func (w *worker) send(m *message.Message) {
 }
 
 // run starts a run.
-func (w *worker) run(m *message.Message) error {
+func (w *worker) run(m *Message) error {
 	r := &Run{program: w.program, worker: w, started: time.Now(), began: time.Unix(0, m.Number(1))}
 	if err := json.Unmarshal(m.Part(2), &r.limits); err != nil {
 		return err
@@ -136,12 +134,12 @@ func (w *worker) run(m *message.Message) error {
 		b.meter = r.budget.Attach(b.thread, 0)
 		res, err := r.main(b, string(m.Part(0)), m.Part(1))
 		b.meter.CountSteps()
-		ended := r.message(b, message.Ended, 0)
+		ended := r.message(b, Ended, 0)
 		if err != nil {
 			ended.Parts = [][]byte{w.options.Errors.EncodeError(r.describe(err))}
 		} else {
 			ended.Parts = [][]byte{nil, res.Structured, res.Content}
-			ended.Numbers[message.Sent] = numberOf(res.IsError)
+			ended.Numbers[Sent] = numberOf(res.IsError)
 		}
 		w.end(b, ended)
 	}()
@@ -149,7 +147,7 @@ func (w *worker) run(m *message.Message) error {
 }
 
 // branch starts a branch of a parallel().
-func (w *worker) branch(parent *branch, m *message.Message) {
+func (w *worker) branch(parent *branch, m *Message) {
 	r, i := parent.run, int(m.Number(1))
 	b := w.newBranch(r, parent.ctx, m, string(m.Part(0)))
 	b.catch = parent.catch
@@ -159,7 +157,7 @@ func (w *worker) branch(parent *branch, m *message.Message) {
 		g := parent.near.group
 		v, err := callBranch(g.call, b.thread, i)
 		b.meter.CountSteps()
-		ended := r.message(b, message.Ended)
+		ended := r.message(b, Ended)
 		if err != nil {
 			g.errs[i] = err
 			ended.Parts = [][]byte{w.options.Errors.EncodeError(err)}
@@ -175,9 +173,9 @@ func callBranch(call func(t *starlark.Thread, i int) (starlark.Value, error), t 
 	return call(t, i)
 }
 
-func (w *worker) newBranch(r *Run, ctx context.Context, m *message.Message, path string) *branch {
+func (w *worker) newBranch(r *Run, ctx context.Context, m *Message, path string) *branch {
 	b := r.bareBranch(ctx, path)
-	b.near = &nearBranch{worker: w, id: m.Branch, inbox: make(chan *message.Message, 2)}
+	b.near = &nearBranch{worker: w, id: m.Branch, inbox: make(chan *Message, 2)}
 	b.ctx, b.near.cancel = context.WithCancelCause(b.ctx)
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -185,7 +183,7 @@ func (w *worker) newBranch(r *Run, ctx context.Context, m *message.Message, path
 	return b
 }
 
-func (w *worker) end(b *branch, m *message.Message) {
+func (w *worker) end(b *branch, m *Message) {
 	w.mu.Lock()
 	delete(w.branches, b.near.id)
 	w.mu.Unlock()
@@ -198,7 +196,7 @@ func (n *nearBranch) received(data []byte) error {
 }
 
 // message makes a message that b sends in its turn: it begins with the counts of the meter.
-func (r *Run) message(b *branch, kind message.Kind, numbers ...int64) *message.Message {
+func (r *Run) message(b *branch, kind Kind, numbers ...int64) *Message {
 	s := r.budget.State()
 	var depth, deepest int
 	var weight, most int64
@@ -206,12 +204,12 @@ func (r *Run) message(b *branch, kind message.Kind, numbers ...int64) *message.M
 		depth, weight = b.meter.Weigh()
 		most, deepest = b.meter.Weighed()
 	}
-	return &message.Message{Kind: kind, Branch: b.near.id, Numbers: append([]int64{s.Steps, s.Memory, s.Stack, s.Paid, int64(depth), weight, most, int64(deepest)}, numbers...)}
+	return &Message{Kind: kind, Branch: b.near.id, Numbers: append([]int64{s.Steps, s.Memory, s.Stack, s.Paid, int64(depth), weight, most, int64(deepest)}, numbers...)}
 }
 
 // given takes the turn: the last numbers of m are the counts of the meter, and what is granted.
-func (r *Run) given(b *branch, m *message.Message) {
-	n := m.Numbers[len(m.Numbers)-message.Given:]
+func (r *Run) given(b *branch, m *Message) {
+	n := m.Numbers[len(m.Numbers)-Given:]
 	s := r.budget.State()
 	s.Steps, s.Memory, s.Granted, s.Stack, s.Paid = n[0], n[1], meter.Amount{Steps: n[2], Memory: n[3]}, n[4], n[5]
 	r.budget.SetState(s)
@@ -222,7 +220,7 @@ func (r *Run) given(b *branch, m *message.Message) {
 }
 
 // call sends m and waits for the answer.
-func (n *nearBranch) call(m *message.Message) *message.Message {
+func (n *nearBranch) call(m *Message) *Message {
 	n.worker.send(m)
 	answer := <-n.inbox
 	n.worker.mu.Lock() // see worker.mu
@@ -236,7 +234,7 @@ type nearAccount struct{ *Run }
 // Grant reserves steps and memory in the process of the proxy.
 func (a nearAccount) Grant(need, want meter.Amount) (meter.Amount, error) {
 	b := a.turns.now
-	m := b.near.call(a.message(b, message.Grant, need.Steps, need.Memory, want.Steps, want.Memory))
+	m := b.near.call(a.message(b, Grant, need.Steps, need.Memory, want.Steps, want.Memory))
 	err := b.near.received(m.Part(0))
 	return meter.Amount{Steps: m.Number(0), Memory: m.Number(1)}, err
 }
@@ -244,7 +242,7 @@ func (a nearAccount) Grant(need, want meter.Amount) (meter.Amount, error) {
 // Left returns what can still be granted.
 func (a nearAccount) Left() meter.Amount {
 	b := a.turns.now
-	m := b.near.call(a.message(b, message.Left))
+	m := b.near.call(a.message(b, Left))
 	return meter.Amount{Steps: m.Number(0), Memory: m.Number(1)}
 }
 
@@ -256,7 +254,7 @@ func (r *Run) nearDo(b *branch, e Effect, perform func(context.Context) (json.Ra
 	near := b.near
 	b.counter++
 	flags := numberOf(e.Instant) | numberOf(e.Free)<<1 | numberOf(e.Repeatable)<<2 | numberOf(e.Sleep)<<3 | numberOf(e.Tells)<<4 | numberOf(b.catch > 0)<<5
-	m := r.message(b, message.Do, int64(len(e.Args)), flags, int64(e.Lasts))
+	m := r.message(b, Do, int64(len(e.Args)), flags, int64(e.Lasts))
 	m.Parts = [][]byte{[]byte(e.Kind), []byte(e.Name), nil, []byte(innermost(b.thread).String())}
 	if int64(len(e.Args)) <= int64(r.limits.Output) {
 		m.Parts[2] = e.Args
@@ -264,7 +262,7 @@ func (r *Run) nearDo(b *branch, e Effect, perform func(context.Context) (json.Ra
 	var res json.RawMessage
 	var failed error
 	answer := near.call(m)
-	for answer.Kind == message.Perform {
+	for answer.Kind == Perform {
 		near.answer = nil
 		near.now = time.Unix(0, answer.Number(1))
 		res, failed = b.performNear(time.Duration(answer.Number(0)), perform)
@@ -272,7 +270,7 @@ func (r *Run) nearDo(b *branch, e Effect, perform func(context.Context) (json.Ra
 		if errors.As(failed, &failure) {
 			failure.Message = Clip(failure.Message)
 		}
-		m := &message.Message{Kind: message.Performed, Branch: near.id, Numbers: []int64{0}, Parts: [][]byte{nil, near.worker.options.Errors.EncodeError(failed)}}
+		m := &Message{Kind: Performed, Branch: near.id, Numbers: []int64{0}, Parts: [][]byte{nil, near.worker.options.Errors.EncodeError(failed)}}
 		switch {
 		case failed != nil:
 		case same(res, near.answer):
@@ -312,7 +310,7 @@ func (r *Run) nearParallel(b *branch, n, width int, call func(t *starlark.Thread
 	b.counter++
 	g := &nearGroup{call: call, results: map[int]starlark.Value{}, errs: map[int]error{}}
 	b.near.group = g
-	m := b.near.call(r.message(b, message.Parallel, int64(n), int64(width), numberOf(b.catch > 0)))
+	m := b.near.call(r.message(b, Parallel, int64(n), int64(width), numberOf(b.catch > 0)))
 	b.near.group = nil
 	r.given(b, m)
 	b.unsure = int(m.Number(1))
@@ -331,7 +329,7 @@ func (r *Run) nearParallel(b *branch, n, width int, call func(t *starlark.Thread
 
 // nearPrinted is what print() does in a worker.
 func (r *Run) nearPrinted(b *branch, pos, text string) error {
-	m := r.message(b, message.Printed, int64(len(text)))
+	m := r.message(b, Printed, int64(len(text)))
 	if m.Parts = [][]byte{[]byte(pos), nil}; int64(len(text)) <= int64(r.limits.LogBytes) {
 		m.Parts[1] = []byte(text)
 	}
@@ -342,13 +340,13 @@ func (r *Run) nearPrinted(b *branch, pos, text string) error {
 // nearChargeLog is ChargeLog in a worker.
 func (r *Run) nearChargeLog(n int) error {
 	b := r.turns.now
-	err := b.near.received(b.near.call(r.message(b, message.Logged, int64(n))).Part(0))
+	err := b.near.received(b.near.call(r.message(b, Logged, int64(n))).Part(0))
 	return err
 }
 
 // nearAlone is CallAlone in a worker.
 func (b *branch) nearAlone(fn string, arg json.RawMessage) (json.RawMessage, error) {
-	m := b.near.call(&message.Message{Kind: message.Apart, Branch: b.near.id, Parts: [][]byte{[]byte(fn), arg}})
+	m := b.near.call(&Message{Kind: Apart, Branch: b.near.id, Parts: [][]byte{[]byte(fn), arg}})
 	err := b.near.received(m.Part(0))
 	return m.Part(1), err
 }
@@ -357,12 +355,12 @@ func (b *branch) nearAlone(fn string, arg json.RawMessage) (json.RawMessage, err
 // effect or derived from it.
 func (r *Run) AskHost(ctx context.Context, method string, parts ...[]byte) ([][]byte, error) {
 	b := r.turns.now
-	var m *message.Message
+	var m *Message
 	if inside := callerOf(ctx); inside != nil {
 		b = inside
-		m = &message.Message{Kind: message.Host, Branch: b.near.id, Numbers: []int64{within(ctx)}}
+		m = &Message{Kind: Host, Branch: b.near.id, Numbers: []int64{within(ctx)}}
 	} else {
-		m = r.message(b, message.Host, 0)
+		m = r.message(b, Host, 0)
 	}
 	m.Parts = append([][]byte{[]byte(method)}, parts...)
 	answer := b.near.call(m)

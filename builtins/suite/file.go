@@ -14,7 +14,6 @@ import (
 	"github.com/vmcp-dev/vmcp/builtins"
 	"github.com/vmcp-dev/vmcp/internal/diag"
 	"github.com/vmcp-dev/vmcp/script"
-	"github.com/vmcp-dev/vmcp/script/source"
 )
 
 // testFile is a compiled file of tests.
@@ -45,7 +44,7 @@ func (s *Suite) file(ctx context.Context, f script.File, r *Report) {
 		r.Add(t)
 		s.done(t)
 	}
-	tree, err := source.Parse(f, s.Limits)
+	tree, err := script.Parse(f, s.Limits)
 	if err != nil {
 		broken(compileProblems(f, err))
 		return

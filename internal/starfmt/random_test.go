@@ -8,7 +8,6 @@ import (
 
 	"github.com/vmcp-dev/vmcp/internal/testmode"
 	"github.com/vmcp-dev/vmcp/script"
-	"github.com/vmcp-dev/vmcp/script/source"
 )
 
 // author generates random scripts, in any layout that the language allows.
@@ -309,7 +308,7 @@ func TestRandomScripts(t *testing.T) {
 	valid, unplaced := 0, 0
 	for seed := range uint64(n) {
 		src := randomScript(seed)
-		if _, err := source.Parse(script.File{Name: "random.star", Source: src}, script.Limits{}); err != nil {
+		if _, err := script.Parse(script.File{Name: "random.star", Source: src}, script.Limits{}); err != nil {
 			continue
 		}
 		valid++

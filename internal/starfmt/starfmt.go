@@ -17,7 +17,6 @@ import (
 	"go.starlark.net/syntax"
 
 	"github.com/vmcp-dev/vmcp/script"
-	"github.com/vmcp-dev/vmcp/script/source"
 )
 
 // A Bug is the error for a text that was not formatted because of a mistake in this package.
@@ -80,10 +79,10 @@ func formatted(f script.File, before *syntax.File) ([]byte, error) {
 
 // parse parses a text with positions relative to the text, not to the file that contains it.
 func parse(f script.File) (*syntax.File, error) {
-	if _, err := source.Parse(f, script.Limits{}); err != nil { // the error has positions by f.Origin
+	if _, err := script.Parse(f, script.Limits{}); err != nil { // the error has positions by f.Origin
 		return nil, err
 	}
-	return source.Parse(script.File{Name: "script", Source: f.Source}, script.Limits{})
+	return script.Parse(script.File{Name: "script", Source: f.Source}, script.Limits{})
 }
 
 // format formats once. The tree is that of src.

@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/vmcp-dev/vmcp/script"
-	"github.com/vmcp-dev/vmcp/script/source"
 )
 
 // project returns all valid scripts of the project.
@@ -20,7 +19,7 @@ func project(t *testing.T) map[string][]byte {
 			return err
 		}
 		data, err := os.ReadFile(path)
-		if _, broken := source.Parse(script.File{Name: path, Source: data}, script.Limits{}); broken == nil {
+		if _, broken := script.Parse(script.File{Name: path, Source: data}, script.Limits{}); broken == nil {
 			found[path] = data
 		}
 		return err

@@ -22,7 +22,6 @@ import (
 	"github.com/vmcp-dev/vmcp/proxy/trace"
 	store "github.com/vmcp-dev/vmcp/runs"
 	"github.com/vmcp-dev/vmcp/script"
-	"github.com/vmcp-dev/vmcp/script/journal"
 )
 
 // Execute executes the part to its end or until it is suspended.
@@ -64,7 +63,7 @@ func (h *Host) runPart(ctx context.Context) runs.Outcome {
 	res, err := h.execute(ctx, h.part.Run().Args)
 	h.Recording.End(ctx, recording.Run{
 		ID: h.part.ID, Tool: h.tool.Name, Program: h.tool.Program, Args: h.part.Run().Args, Result: res, Err: err, Schemas: h.schemas,
-		Skip: ctx.Err() != nil || outcome.IsBusy(err) || errors.Is(err, journal.ErrOtherRun),
+		Skip: ctx.Err() != nil || outcome.IsBusy(err) || errors.Is(err, script.ErrOtherRun),
 	})
 	o := h.outcomeOf(ctx, res, err)
 	if o.How == outcome.NotYet { // a limit of the journal was exceeded

@@ -16,7 +16,7 @@ import (
 
 	"github.com/vmcp-dev/vmcp/runs"
 	"github.com/vmcp-dev/vmcp/script"
-	scriptjournal "github.com/vmcp-dev/vmcp/script/journal"
+
 	"github.com/vmcp-dev/vmcp/script/journal/journaltest"
 )
 
@@ -281,7 +281,7 @@ func testCreate(t *testing.T, open Open) {
 	l, err = s.Acquire(t.Context(), id, "me")
 	must(t, err)
 	_, err = l.Open(t.Context(), script.Header{Program: "other", Args: "a", Engine: 1})
-	wantErr(t, "Open of another program", err, scriptjournal.ErrOtherRun)
+	wantErr(t, "Open of another program", err, script.ErrOtherRun)
 	end(t, l, runs.Outcome{State: runs.Paused})
 }
 

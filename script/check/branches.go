@@ -3,7 +3,7 @@ package check
 import (
 	"go.starlark.net/syntax"
 
-	"github.com/vmcp-dev/vmcp/script/internal/tree"
+	"github.com/vmcp-dev/vmcp/script/internal/meter"
 )
 
 // branches reports augmented assignments that lose updates: x[i] += effect() reads the old value, other branches
@@ -150,9 +150,9 @@ func boundIn(d *syntax.DefStmt) map[string]bool {
 		syntax.Walk(s, func(n syntax.Node) bool {
 			switch n := n.(type) {
 			case *syntax.AssignStmt:
-				tree.EachName(n.LHS, add)
+				meter.EachName(n.LHS, add)
 			case *syntax.ForStmt:
-				tree.EachName(n.Vars, add)
+				meter.EachName(n.Vars, add)
 			}
 			return true
 		})

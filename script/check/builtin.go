@@ -9,7 +9,6 @@ import (
 	"go.starlark.net/starlarkstruct"
 	"go.starlark.net/syntax"
 
-	"github.com/vmcp-dev/vmcp/script/check/callable"
 	"github.com/vmcp-dev/vmcp/script/check/types"
 )
 
@@ -57,18 +56,18 @@ type Builtin struct {
 }
 
 // callable returns the row for the checks that follow types.
-func (b *Builtin) callable() *callable.Builtin {
-	c := &callable.Builtin{Name: b.Name, Returns: b.Returns, Tool: b.Tool.Name, Args: b.Args.Name, Form: b.Form.Name,
+func (b *Builtin) callable() *types.Builtin {
+	c := &types.Builtin{Name: b.Name, Returns: b.Returns, Tool: b.Tool.Name, Args: b.Args.Name, Form: b.Form.Name,
 		Repeats: b.Repeats.Name, Waits: b.Waits.Name, Pattern: b.Pattern.Name, Pure: b.Pure}
 	if m, ok := b.Value.(*starlarkstruct.Module); ok {
-		c.Members, c.Values = map[string]*callable.Builtin{}, map[string]types.Type{}
+		c.Members, c.Values = map[string]*types.Builtin{}, map[string]types.Type{}
 		for name, v := range m.Members {
 			member := b.Members[name]
 			member.Name = b.Name + "." + name
 			if _, ok := v.(starlark.Callable); ok {
 				c.Members[name] = member.callable()
 			} else {
-				c.Values[name] = callable.Parse(member.Returns)
+				c.Values[name] = types.Parse(member.Returns)
 			}
 		}
 		return c
@@ -82,19 +81,19 @@ func (b *Builtin) callable() *callable.Builtin {
 }
 
 // parameters parses a signature. For an invalid one nothing is known.
-func (b *Builtin) parameters(signature string) (params []callable.Param, varargs, kwargs bool) {
+func (b *Builtin) parameters(signature string) (params []types.Param, varargs, kwargs bool) {
 	written, ok := parsed(signature)
 	if !ok {
 		return nil, true, true
 	}
-	params = []callable.Param{}
+	params = []types.Param{}
 	for _, p := range written {
 		switch p := p.(type) {
 		case *syntax.Ident:
-			params = append(params, callable.Param{Name: p.Name, Type: b.Types[p.Name], Choices: b.Choices[p.Name]})
+			params = append(params, types.Param{Name: p.Name, Type: b.Types[p.Name], Choices: b.Choices[p.Name]})
 		case *syntax.BinaryExpr:
 			name := p.X.(*syntax.Ident).Name
-			params = append(params, callable.Param{Name: name, Type: b.Types[name], Choices: b.Choices[name], Optional: true})
+			params = append(params, types.Param{Name: name, Type: b.Types[name], Choices: b.Choices[name], Optional: true})
 		case *syntax.UnaryExpr:
 			varargs, kwargs = varargs || p.Op == syntax.STAR, kwargs || p.Op == syntax.STARSTAR
 		}

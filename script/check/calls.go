@@ -7,9 +7,8 @@ import (
 	"go.starlark.net/syntax"
 
 	"github.com/vmcp-dev/vmcp/script"
-	"github.com/vmcp-dev/vmcp/script/check/literal"
-	"github.com/vmcp-dev/vmcp/script/internal/tree"
-	"github.com/vmcp-dev/vmcp/script/source"
+
+	"github.com/vmcp-dev/vmcp/script/internal/meter"
 )
 
 // Calls is what the text of a program shows of the tools that it calls.
@@ -29,7 +28,7 @@ type Scan struct {
 
 // scanned is what is kept of a file. Its tree is not, since compiling rewrites it.
 type scanned struct {
-	parts []tree.Part
+	parts []meter.Part
 	calls []Calls // of each part
 }
 
@@ -51,7 +50,7 @@ func (s *Scan) CallsOf(f script.File, function string) Calls {
 		return s.Calls()
 	}
 	var all Calls
-	for _, i := range tree.Reached(of.parts, cmp.Or(function, source.Run)) {
+	for _, i := range meter.Reached(of.parts, cmp.Or(function, script.SourceRun)) {
 		all.add(of.calls[i])
 	}
 	for _, other := range s.files {
@@ -79,7 +78,7 @@ func (c Calls) sorted() Calls {
 
 // File adds the calls of a file, and refuses questions with forms that no client can show.
 func (s *Scan) File(f *syntax.File) error {
-	of := &scanned{parts: tree.Parts(f)}
+	of := &scanned{parts: meter.Parts(f)}
 	for i := range of.parts {
 		c := s.callsIn(of.parts[i].Stmt)
 		of.parts[i].Stmt = nil
@@ -119,7 +118,7 @@ func (s *Scan) callsIn(of syntax.Node) (calls Calls) {
 
 // forms returns an error for a question whose literal schema no client can show.
 func (s *Scan) forms(f *syntax.File) error {
-	c := &checker{builtins: s.builtins, constants: literal.Of(f)}
+	c := &checker{builtins: s.builtins, constants: LiteralOf(f)}
 	syntax.Walk(f, func(n syntax.Node) bool {
 		if call, ok := n.(*syntax.CallExpr); ok {
 			c.form(call)

@@ -19,7 +19,6 @@ import (
 
 	"github.com/vmcp-dev/vmcp/internal/diag"
 	"github.com/vmcp-dev/vmcp/script"
-	"github.com/vmcp-dev/vmcp/script/check/literal"
 )
 
 // Options say what scripts are checked against.
@@ -94,7 +93,7 @@ type checker struct {
 	o         Options
 	file      script.File
 	builtins  table
-	constants *literal.Constants
+	constants *Constants
 	needs     *needs
 	found     diag.Problems
 }

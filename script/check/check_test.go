@@ -9,7 +9,6 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/diag"
 	"github.com/vmcp-dev/vmcp/script"
 	"github.com/vmcp-dev/vmcp/script/check"
-	"github.com/vmcp-dev/vmcp/script/source"
 )
 
 func TestCheckFindsWhatTheTextShows(t *testing.T) {
@@ -160,7 +159,7 @@ func TestATextInAnotherFormHasOnePlace(t *testing.T) {
 }
 
 func TestCallsAreTheToolsThatTheTextNames(t *testing.T) {
-	libs := source.Library{Inline: map[string]string{"lib.star": `
+	libs := script.Library{Inline: map[string]string{"lib.star": `
 def f(): return call_tool("in_lib")
 `}}
 	for _, tt := range []struct {

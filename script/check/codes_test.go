@@ -13,7 +13,6 @@ import (
 	"github.com/vmcp-dev/vmcp/script"
 	"github.com/vmcp-dev/vmcp/script/check"
 	"github.com/vmcp-dev/vmcp/script/check/codes"
-	"github.com/vmcp-dev/vmcp/script/source"
 )
 
 // shop is the backend of the examples.
@@ -43,7 +42,7 @@ func checkText(name, text string, tools map[string]check.Tool) []string {
 	for _, d := range declared {
 		src.Tools = append(src.Tools, d.Tool())
 	}
-	p := check.Check([]check.Source{src}, check.Options{Builtins: builtins.Table(), Tools: tools, Load: source.Library{}.Load})
+	p := check.Check([]check.Source{src}, check.Options{Builtins: builtins.Table(), Tools: tools, Load: script.Library{}.Load})
 	var lines []string
 	for _, one := range append(problems, p.Problems()...).OnePerPlace() {
 		lines = append(lines, one.Error())

@@ -8,8 +8,8 @@ import (
 	"go.starlark.net/syntax"
 
 	"github.com/vmcp-dev/vmcp/internal/diag"
-	"github.com/vmcp-dev/vmcp/script/check/scope"
-	"github.com/vmcp-dev/vmcp/script/internal/tree"
+	"github.com/vmcp-dev/vmcp/script/check/types"
+	"github.com/vmcp-dev/vmcp/script/internal/meter"
 )
 
 // keys warns about duplicate keys in a dict.
@@ -53,13 +53,13 @@ func (c *checker) resolved(f *syntax.File) {
 
 // recursion warns about a function that calls itself unconditionally.
 func (c *checker) recursion(def *syntax.DefStmt) {
-	name := scope.First(def.Name)
+	name := types.First(def.Name)
 	if name == nil || name != def.Name {
 		return
 	}
 	r := &recursion{is: func(x *syntax.CallExpr) bool {
 		id, ok := x.Fn.(*syntax.Ident)
-		return ok && scope.First(id) == name
+		return ok && types.First(id) == name
 	}}
 	if r.block(def.Body) == always {
 		c.warn("recursion", r.call, "%s always calls itself, so it never returns", def.Name.Name)
@@ -227,7 +227,7 @@ func (p *Program) cycles() (found diag.Problems) {
 
 // sureCalls returns the calls of tools that a function of a file makes on every path, by tool.
 func (p *Program) sureCalls(f *syntax.File, function string) map[string]*syntax.CallExpr {
-	def, _ := tree.FindFunction(f, function)
+	def, _ := meter.FindFunction(f, function)
 	if def == nil {
 		return nil
 	}

@@ -12,7 +12,6 @@ import (
 	"github.com/vmcp-dev/vmcp/builtins"
 	"github.com/vmcp-dev/vmcp/script"
 	"github.com/vmcp-dev/vmcp/script/check"
-	"github.com/vmcp-dev/vmcp/script/source"
 )
 
 const corpus = "testdata/corpus"
@@ -62,7 +61,7 @@ func checkCorpus(t testing.TB, name string, tools map[string]check.Tool) []strin
 }
 
 func corpusOptions(tools map[string]check.Tool) check.Options {
-	return check.Options{Builtins: builtins.Table(), Tools: tools, Load: source.Library{Dirs: []string{corpus + "/lib"}}.Load}
+	return check.Options{Builtins: builtins.Table(), Tools: tools, Load: script.Library{Dirs: []string{corpus + "/lib"}}.Load}
 }
 
 // share counts what is found of a code.

@@ -16,9 +16,8 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/diag"
 	"github.com/vmcp-dev/vmcp/internal/spell"
 	"github.com/vmcp-dev/vmcp/script"
-	"github.com/vmcp-dev/vmcp/script/check/literal"
-	"github.com/vmcp-dev/vmcp/script/internal/tree"
-	"github.com/vmcp-dev/vmcp/script/source"
+
+	"github.com/vmcp-dev/vmcp/script/internal/meter"
 )
 
 // Declaration is the declaration of a tool in a file, a call at top level:
@@ -49,7 +48,7 @@ const (
 // constants of the file. A file without any is a library. If only an entry function is missing, the declarations are
 // returned together with the problems.
 func ReadDeclarations(f script.File) ([]*Declaration, diag.Problems) {
-	parsed, err := source.Parse(f, script.Limits{})
+	parsed, err := script.Parse(f, script.Limits{})
 	if err != nil {
 		c := &checker{file: f}
 		c.engine(codeSyntax, err)
@@ -58,7 +57,7 @@ func ReadDeclarations(f script.File) ([]*Declaration, diag.Problems) {
 		}
 		return nil, c.found
 	}
-	c := &checker{file: f, constants: literal.Of(parsed)}
+	c := &checker{file: f, constants: LiteralOf(parsed)}
 	var all []*Declaration
 	for _, call := range declarations(parsed) {
 		all = append(all, c.declaration(call))
@@ -74,7 +73,7 @@ func ReadDeclarations(f script.File) ([]*Declaration, diag.Problems) {
 // functions reports declared tools whose entry function does not exist. One of several tools may leave it out.
 func (c *checker) functions(f *syntax.File, all []*Declaration) {
 	var first *Declaration // without entry
-	_, hasRun := hasFunction(f, source.Run)
+	_, hasRun := hasFunction(f, script.SourceRun)
 	for _, d := range all {
 		switch {
 		case d.Entry == "" && d.argument(entryArgument) != syntax.Node(d.call):
@@ -107,7 +106,7 @@ func (c *checker) functions(f *syntax.File, all []*Declaration) {
 // assumeEntry takes the function with the name of the tool as its entry, so that no other problems are reported for
 // it.
 func (d *Declaration) assumeEntry(f *syntax.File) {
-	if name := functionName(d.Name); name != source.Run {
+	if name := functionName(d.Name); name != script.SourceRun {
 		if _, ok := hasFunction(f, name); ok {
 			d.Entry = name
 		}
@@ -116,7 +115,7 @@ func (d *Declaration) assumeEntry(f *syntax.File) {
 
 // CheckFunction returns the problem of a file without the entry function of a tool; nil if it has one.
 func CheckFunction(f script.File, function string) *diag.Problem {
-	parsed, err := source.Parse(f, script.Limits{})
+	parsed, err := script.Parse(f, script.Limits{})
 	if err != nil {
 		return nil // the file's own problem
 	}
@@ -134,7 +133,7 @@ func CheckFunction(f script.File, function string) *diag.Problem {
 // hasFunction reports whether a file binds a name, possibly to a function; otherwise it returns the names of the
 // functions that it has.
 func hasFunction(f *syntax.File, name string) (names []string, ok bool) {
-	if _, bound := tree.FindFunction(f, name); bound {
+	if _, bound := meter.FindFunction(f, name); bound {
 		return nil, true
 	}
 	for _, s := range f.Stmts {
@@ -204,7 +203,7 @@ func declarations(tree *syntax.File) (calls []*syntax.CallExpr) {
 
 // misplaced reports calls of tool that are no declarations because they are not at top level.
 func (c *checker) misplaced(f *syntax.File) {
-	if tree.Bound(f)[declares] { // they may call another
+	if meter.Bound(f)[declares] { // they may call another
 		return
 	}
 	read := declarations(f)
@@ -257,7 +256,7 @@ func (c *checker) declaration(call *syntax.CallExpr) *Declaration {
 
 // declarationError reports an error in an argument of tool, at the narrowest position.
 func (c *checker) declarationError(name string, at syntax.Expr, err error) {
-	var lit *literal.NotLiteral
+	var lit *NotLiteral
 	if errors.As(err, &lit) {
 		at = lit.At
 		if id, ok := at.(*syntax.Ident); ok && name == entryArgument {
@@ -328,7 +327,7 @@ func unknownKeyword(name string, known []string) error {
 	return fmt.Errorf("unknown argument: want one of %s", strings.Join(known, ", "))
 }
 
-func readText(c *literal.Constants, x syntax.Expr, into *string) error {
+func readText(c *Constants, x syntax.Expr, into *string) error {
 	v, err := c.Value(x)
 	if err != nil {
 		return err
@@ -341,7 +340,7 @@ func readText(c *literal.Constants, x syntax.Expr, into *string) error {
 	return nil
 }
 
-func readDict(c *literal.Constants, x syntax.Expr, into *json.RawMessage) error {
+func readDict(c *Constants, x syntax.Expr, into *json.RawMessage) error {
 	v, err := c.Value(x)
 	if err != nil {
 		return err
@@ -353,7 +352,7 @@ func readDict(c *literal.Constants, x syntax.Expr, into *json.RawMessage) error 
 	return err
 }
 
-func readBool(c *literal.Constants, x syntax.Expr, into *bool) error {
+func readBool(c *Constants, x syntax.Expr, into *bool) error {
 	v, err := c.Value(x)
 	if err != nil {
 		return err

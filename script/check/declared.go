@@ -12,16 +12,15 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/schema"
 	"github.com/vmcp-dev/vmcp/internal/spell"
 	"github.com/vmcp-dev/vmcp/script"
-	"github.com/vmcp-dev/vmcp/script/internal/tree"
-	"github.com/vmcp-dev/vmcp/script/source"
+	"github.com/vmcp-dev/vmcp/script/internal/meter"
 )
 
 // declared checks tool(...) beyond what the configuration checks.
 func (c *checker) declared(f *syntax.File, s *shared) {
 	all := declarations(f)
-	var parts []tree.Part
+	var parts []meter.Part
 	if len(all) > 1 {
-		parts = tree.Parts(f)
+		parts = meter.Parts(f)
 	}
 	for _, call := range all {
 		within := f.Stmts
@@ -46,14 +45,14 @@ func (c *checker) declared(f *syntax.File, s *shared) {
 }
 
 // reachedBy returns the statements that a declared tool reaches.
-func (c *checker) reachedBy(parts []tree.Part, declaration *syntax.CallExpr) (stmts []syntax.Stmt) {
-	function := source.Run
+func (c *checker) reachedBy(parts []meter.Part, declaration *syntax.CallExpr) (stmts []syntax.Stmt) {
+	function := script.SourceRun
 	for _, arg := range declaration.Args {
 		if name, x, err := keyword(arg); err == nil && name == entryArgument {
 			_ = readText(c.constants, x, &function) // its errors are reported elsewhere
 		}
 	}
-	for _, i := range tree.Reached(parts, function) {
+	for _, i := range meter.Reached(parts, function) {
 		stmts = append(stmts, parts[i].Stmt)
 	}
 	return stmts

@@ -8,7 +8,7 @@ import (
 
 	"github.com/vmcp-dev/vmcp/script"
 	"github.com/vmcp-dev/vmcp/script/check/types"
-	"github.com/vmcp-dev/vmcp/script/internal/tree"
+	"github.com/vmcp-dev/vmcp/script/internal/meter"
 )
 
 // Queries of editors. Lines and columns count from 1, columns in characters, as in problems; file is the name in
@@ -73,7 +73,7 @@ func (p *Program) TypeAt(file string, line, column int) (t types.Type, from, to 
 	at := syntax.MakePosition(&file, int32(line), int32(column))
 	for x, known := range f.types {
 		start, end := x.Span()
-		if !tree.Inside(at, start, end) || ok && !(tree.Inside(start, from, to) && tree.Inside(end, from, to)) {
+		if !meter.Inside(at, start, end) || ok && !(meter.Inside(start, from, to) && meter.Inside(end, from, to)) {
 			continue
 		}
 		t, from, to, ok = known, start, end, true
@@ -120,7 +120,7 @@ func (f *checked) lastOf(name string, line int) types.Type {
 		if !ok || id.Name != name || int(id.NamePos.Line) > line || t.IsAny() && found.IsValid() {
 			continue
 		}
-		if !found.IsValid() || tree.Before(found, id.NamePos) {
+		if !found.IsValid() || meter.Before(found, id.NamePos) {
 			best, found = t, id.NamePos
 		}
 	}

@@ -9,8 +9,8 @@ import (
 
 	"github.com/vmcp-dev/vmcp/internal/diag"
 	"github.com/vmcp-dev/vmcp/internal/spell"
-	"github.com/vmcp-dev/vmcp/script/check/uses"
-	"github.com/vmcp-dev/vmcp/script/internal/tree"
+
+	"github.com/vmcp-dev/vmcp/script/internal/meter"
 )
 
 // fixUndefined adds fixes that replace undefined names.
@@ -28,7 +28,7 @@ func (c *checker) fixUndefined(f *syntax.File, builtins []Builtin) {
 			for _, b := range builtins {
 				predeclared[b.Name] = starlark.None
 			}
-			names = tree.Names(f, predeclared)
+			names = meter.Names(f, predeclared)
 		}
 		p.Fix = fixed(*p, strings.TrimSuffix(near, "?"), spell.Only(name, names))
 	}
@@ -36,7 +36,7 @@ func (c *checker) fixUndefined(f *syntax.File, builtins []Builtin) {
 
 // fixUnusedLoad adds a fix that removes a loaded name, or the whole line if nothing else that it loads is used. A
 // statement of several lines, or with a comment, is not changed.
-func (c *checker) fixUnusedLoad(p *diag.Problem, u *uses.Uses, id *syntax.Ident) {
+func (c *checker) fixUnusedLoad(p *diag.Problem, u *Uses, id *syntax.Ident) {
 	s := u.Loads[id]
 	if s == nil || p.EndLine == 0 || s.Load.Line != s.Rparen.Line || !c.alone(s) {
 		return

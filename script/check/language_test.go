@@ -7,18 +7,17 @@ import (
 
 	"go.starlark.net/starlark"
 
-	"github.com/vmcp-dev/vmcp/script/check/callable"
 	"github.com/vmcp-dev/vmcp/script/check/types"
 )
 
 // TestTheLanguageIsDescribed: checks know every function of the language, and every method of its values.
 func TestTheLanguageIsDescribed(t *testing.T) {
 	for name, v := range starlark.Universe {
-		if _, ok := v.(*starlark.Builtin); ok && callable.Natives[name] == nil {
+		if _, ok := v.(*starlark.Builtin); ok && types.Natives[name] == nil {
 			t.Errorf("the function %s is not described", name)
 		}
 	}
-	for name := range callable.Natives {
+	for name := range types.Natives {
 		if starlark.Universe[name] == nil {
 			t.Errorf("%s is described, and no function of the language", name)
 		}
@@ -28,7 +27,7 @@ func TestTheLanguageIsDescribed(t *testing.T) {
 	} {
 		want := v.AttrNames()
 		slices.Sort(want)
-		if got := callable.MethodNames(kind); !slices.Equal(got, want) {
+		if got := types.MethodNames(kind); !slices.Equal(got, want) {
 			t.Errorf("%s has %s,\nthe language has %s", kind, strings.Join(got, " "), strings.Join(want, " "))
 		}
 	}

@@ -6,8 +6,8 @@ import (
 	"go.starlark.net/syntax"
 
 	"github.com/vmcp-dev/vmcp/internal/spell"
-	"github.com/vmcp-dev/vmcp/script/internal/tree"
-	"github.com/vmcp-dev/vmcp/script/source"
+	"github.com/vmcp-dev/vmcp/script"
+	"github.com/vmcp-dev/vmcp/script/internal/meter"
 )
 
 // loads reports load statements of missing files, and of names that a file does not define. Problems inside a loaded
@@ -26,7 +26,7 @@ func (c *checker) loads(f *syntax.File) {
 			c.add(codeLoad, s.Module, "load %q: %v", s.ModuleName(), lib.err)
 			return false
 		}
-		if t, err := source.Parse(lib.file, c.o.Limits); err == nil {
+		if t, err := script.Parse(lib.file, c.o.Limits); err == nil {
 			c.loaded(s, t)
 		}
 		return false
@@ -56,9 +56,9 @@ func globals(stmts []syntax.Stmt, f func(*syntax.Ident)) {
 		case *syntax.DefStmt:
 			f(s.Name)
 		case *syntax.AssignStmt:
-			tree.EachName(s.LHS, f)
+			meter.EachName(s.LHS, f)
 		case *syntax.ForStmt:
-			tree.EachName(s.Vars, f)
+			meter.EachName(s.Vars, f)
 			globals(s.Body, f)
 		case *syntax.WhileStmt:
 			globals(s.Body, f)

@@ -4,8 +4,8 @@ import (
 	"go.starlark.net/resolve"
 	"go.starlark.net/syntax"
 
-	"github.com/vmcp-dev/vmcp/script/check/scope"
-	"github.com/vmcp-dev/vmcp/script/internal/tree"
+	"github.com/vmcp-dev/vmcp/script/check/types"
+	"github.com/vmcp-dev/vmcp/script/internal/meter"
 )
 
 // A function that is made in a loop and kept sees the last value of the loop's variables when it is called after the
@@ -16,7 +16,7 @@ func (c *checker) comprehension(x *syntax.Comprehension) {
 	vars := map[*syntax.Ident]bool{}
 	for _, clause := range x.Clauses {
 		if f, ok := clause.(*syntax.ForClause); ok {
-			tree.EachName(f.Vars, func(id *syntax.Ident) { vars[scope.First(id)] = true })
+			meter.EachName(f.Vars, func(id *syntax.Ident) { vars[types.First(id)] = true })
 		}
 	}
 	k := &keeper{checker: c, vars: vars}
@@ -27,12 +27,12 @@ func (c *checker) comprehension(x *syntax.Comprehension) {
 func (c *checker) loop(body []syntax.Stmt, loopVars syntax.Expr) {
 	k := &keeper{checker: c, vars: map[*syntax.Ident]bool{}, defs: map[*syntax.Ident]*syntax.DefStmt{}}
 	note := func(id *syntax.Ident) {
-		if f := scope.First(id); f != nil {
+		if f := types.First(id); f != nil {
 			k.vars[f] = true
 		}
 	}
 	if loopVars != nil {
-		tree.EachName(loopVars, note)
+		meter.EachName(loopVars, note)
 	}
 	k.assigned(body, note)
 	k.block(body)
@@ -50,17 +50,17 @@ func (k *keeper) assigned(stmts []syntax.Stmt, f func(*syntax.Ident)) {
 	for _, s := range stmts {
 		switch s := s.(type) {
 		case *syntax.AssignStmt:
-			tree.EachName(s.LHS, f)
+			meter.EachName(s.LHS, f)
 		case *syntax.IfStmt:
 			k.assigned(s.True, f)
 			k.assigned(s.False, f)
 		case *syntax.ForStmt:
-			tree.EachName(s.Vars, f)
+			meter.EachName(s.Vars, f)
 			k.assigned(s.Body, f)
 		case *syntax.WhileStmt:
 			k.assigned(s.Body, f)
 		case *syntax.DefStmt:
-			if id := scope.First(s.Name); id != nil {
+			if id := types.First(s.Name); id != nil {
 				k.defs[id] = s
 			}
 		}
@@ -116,7 +116,7 @@ func (k *keeper) kept(x syntax.Node) {
 	case *syntax.LambdaExpr:
 		k.function(x, x.Function)
 	case *syntax.Ident:
-		if def := k.defs[scope.First(x)]; def != nil {
+		if def := k.defs[types.First(x)]; def != nil {
 			k.function(def, def.Function)
 		}
 	case *syntax.ParenExpr:

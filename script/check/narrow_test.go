@@ -8,11 +8,7 @@ import (
 	"go.starlark.net/syntax"
 
 	"github.com/vmcp-dev/vmcp/script"
-	"github.com/vmcp-dev/vmcp/script/check/env"
-	"github.com/vmcp-dev/vmcp/script/check/narrow"
-	"github.com/vmcp-dev/vmcp/script/check/scope"
 	"github.com/vmcp-dev/vmcp/script/check/types"
-	"github.com/vmcp-dev/vmcp/script/source"
 )
 
 // orNone is a value of a tool that may be missing.
@@ -101,17 +97,17 @@ func TestOpenObjectsStayOpen(t *testing.T) {
 func narrowed(t *testing.T, x types.Type, condition string, truth bool) types.Type {
 	t.Helper()
 	file := script.File{Name: "x.star", Source: []byte("def run(x):\n    return " + condition + "\n")}
-	tree, err := source.Parse(file, script.Limits{})
+	tree, err := script.Parse(file, script.Limits{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := source.Resolve(tree, starlark.StringDict{}); err != nil {
+	if err := script.Resolve(tree, starlark.StringDict{}); err != nil {
 		t.Fatal(err)
 	}
 	def := tree.Stmts[0].(*syntax.DefStmt)
 	id := def.Params[0].(*syntax.Ident)
-	e := env.Env{State: &env.State{Vars: map[*syntax.Ident]types.Type{id: x}}, Scopes: scope.Of(tree), Owner: def}
-	r := narrow.Refiner{Env: &e, Type: func(x syntax.Expr) types.Type { return simple(&e, x) }}
+	e := types.Env{State: &types.State{Vars: map[*syntax.Ident]types.Type{id: x}}, Scopes: types.ScopeOf(tree), Owner: def}
+	r := types.Refiner{Env: &e, Type: func(x syntax.Expr) types.Type { return simple(&e, x) }}
 	r.Narrow(def.Body[0].(*syntax.ReturnStmt).Result, truth)
 	if e.Dead {
 		return types.Never
@@ -120,7 +116,7 @@ func narrowed(t *testing.T, x types.Type, condition string, truth bool) types.Ty
 }
 
 // simple is the type of a name or literal; of anything else nothing is known.
-func simple(e *env.Env, x syntax.Expr) types.Type {
+func simple(e *types.Env, x syntax.Expr) types.Type {
 	switch x := x.(type) {
 	case *syntax.Literal:
 		return types.Literal(x.Value)

@@ -9,7 +9,6 @@ import (
 	"github.com/vmcp-dev/vmcp/script"
 	"github.com/vmcp-dev/vmcp/script/check"
 	"github.com/vmcp-dev/vmcp/script/check/codes"
-	"github.com/vmcp-dev/vmcp/script/source"
 )
 
 // nearMisses look like the mistake of a code, but are correct. A text without run is the body of one; "-- name" begins
@@ -322,7 +321,7 @@ func checkFiles(files map[string]string) string {
 		sources = append(sources, src)
 	}
 	o := corpusOptions(tools)
-	o.Builtins, o.Load = builtins.Table(), source.Library{Dirs: []string{corpus + "/lib"}}.Load
+	o.Builtins, o.Load = builtins.Table(), script.Library{Dirs: []string{corpus + "/lib"}}.Load
 	for _, p := range check.Check(sources, o).Problems() {
 		lines = append(lines, p.Error())
 	}

@@ -15,12 +15,7 @@ import (
 
 	"github.com/vmcp-dev/vmcp/internal/diag"
 	"github.com/vmcp-dev/vmcp/script"
-	"github.com/vmcp-dev/vmcp/script/check/callable"
-	"github.com/vmcp-dev/vmcp/script/check/flow"
-	"github.com/vmcp-dev/vmcp/script/check/literal"
 	"github.com/vmcp-dev/vmcp/script/check/types"
-	"github.com/vmcp-dev/vmcp/script/check/uses"
-	"github.com/vmcp-dev/vmcp/script/source"
 )
 
 // Kind is the kind of a file.
@@ -55,7 +50,7 @@ type Entry struct {
 	Limits script.Limits
 }
 
-func (e *Entry) function() string { return cmp.Or(e.Function, source.Run) }
+func (e *Entry) function() string { return cmp.Or(e.Function, script.SourceRun) }
 
 func (e *Entry) same(other *Entry) bool {
 	return e.Tool == other.Tool && e.function() == other.function() && e.Limits == other.Limits && bytes.Equal(e.Input, other.Input) && bytes.Equal(e.Output, other.Output)
@@ -90,7 +85,7 @@ type Program struct {
 type checked struct {
 	source Source
 	tree   *syntax.File // nil if it cannot be parsed
-	unit   *flow.Unit
+	unit   *types.Unit
 	types  map[syntax.Expr]types.Type
 	found  diag.Problems
 
@@ -103,16 +98,16 @@ type checked struct {
 // shared is common to the files that are checked together.
 type shared struct {
 	o         Options
-	builtins  map[string]*callable.Builtin
+	builtins  map[string]*types.Builtin
 	predefine table
 	names     []string
 	loadedBy  map[string]bool // names that some file loads from another: "file.star name"
 
 	mu      sync.Mutex
-	tools   map[string]*flow.Tool // guarded by mu
-	loaded  map[string]*flow.Unit // guarded by mu; by the name of the file
-	texts   map[[2]string]loaded  // guarded by mu; by the loading file and the name
-	sources map[*flow.Unit]script.File
+	tools   map[string]*types.Tool // guarded by mu
+	loaded  map[string]*types.Unit // guarded by mu; by the name of the file
+	texts   map[[2]string]loaded   // guarded by mu; by the loading file and the name
+	sources map[*types.Unit]script.File
 }
 
 // Check checks files together, as many at a time as there are processors. A mistake in one hides none in another.
@@ -147,8 +142,8 @@ func Check(sources []Source, o Options) *Program {
 func (p *Program) Problems() diag.Problems { return p.problems }
 
 func newShared(sources []Source, o Options) *shared {
-	s := &shared{o: o, builtins: map[string]*callable.Builtin{}, predefine: tableOf(o.Builtins), tools: map[string]*flow.Tool{},
-		loaded: map[string]*flow.Unit{}, sources: map[*flow.Unit]script.File{}, loadedBy: map[string]bool{}, texts: map[[2]string]loaded{}}
+	s := &shared{o: o, builtins: map[string]*types.Builtin{}, predefine: tableOf(o.Builtins), tools: map[string]*types.Tool{},
+		loaded: map[string]*types.Unit{}, sources: map[*types.Unit]script.File{}, loadedBy: map[string]bool{}, texts: map[[2]string]loaded{}}
 	for i := range o.Builtins {
 		s.builtins[o.Builtins[i].Name] = o.Builtins[i].callable()
 	}
@@ -188,7 +183,7 @@ func (p *Program) check(src Source, n *needs) *checked {
 	}
 	out := &checked{source: src}
 	c := &checker{o: o, file: src.File, builtins: p.shared.predefine, needs: n}
-	tree, err := source.Parse(src.File, o.Limits)
+	tree, err := script.Parse(src.File, o.Limits)
 	if err != nil {
 		c.engine(codeSyntax, err)
 		for i := range c.found {
@@ -199,17 +194,17 @@ func (p *Program) check(src Source, n *needs) *checked {
 	}
 	c.loads(tree)
 	out.loads = namesLoaded(tree)
-	c.constants = literal.Of(tree)
+	c.constants = LiteralOf(tree)
 	missing := c.entries(tree, src)
 	c.block(tree.Stmts)
 	syntax.Walk(tree, c.node)
 	c.branches(tree)
-	c.engine(codeUndefined, source.Resolve(tree, values(o.Builtins)))
+	c.engine(codeUndefined, script.Resolve(tree, values(o.Builtins)))
 	c.fixUndefined(tree, o.Builtins)
 	out.tree = tree
-	out.unit = flow.NewUnit(src.Name, tree)
+	out.unit = types.NewUnit(src.Name, tree)
 	out.unit.Source, out.unit.Entries = src.File, c.entriesOf(src)
-	names := uses.Of(tree)
+	names := UsesOf(tree)
 	c.scope(names)
 	if !translated(tree) && !missing && !slices.ContainsFunc(c.found, func(p diag.Problem) bool { return p.Code == codeUndefined || p.Code == codeDeclaration }) {
 		c.unused(names, src, p.shared.loadedBy) // else a misspelt name would make another one unused
@@ -233,7 +228,7 @@ func (p *Program) check(src Source, n *needs) *checked {
 func (c *checker) entries(f *syntax.File, src Source) (missing bool) {
 	reported := map[string]bool{}
 	for _, e := range src.entries() {
-		_, err := source.EntryOf(f, e.function())
+		_, err := script.EntryOf(f, e.function())
 		if err == nil || reported[e.function()] {
 			continue
 		}
@@ -242,15 +237,15 @@ func (c *checker) entries(f *syntax.File, src Source) (missing bool) {
 			missing = true
 			continue
 		}
-		c.engine(codeDeclaration, source.Errors{err})
+		c.engine(codeDeclaration, script.Errors{err})
 	}
 	return missing
 }
 
 // entriesOf returns the tools of a file for following types.
-func (c *checker) entriesOf(src Source) (entries []flow.Entry) {
+func (c *checker) entriesOf(src Source) (entries []types.Entry) {
 	for _, e := range src.entries() {
-		one := flow.Entry{Function: e.function(), Limits: limitsOf(e.Limits.Or(c.o.Limits))}
+		one := types.Entry{Function: e.function(), Limits: limitsOf(e.Limits.Or(c.o.Limits))}
 		if len(e.Input) > 0 {
 			one.Params = types.Read(e.Input, types.Params, "")
 		}
@@ -263,9 +258,9 @@ func (c *checker) entriesOf(src Source) (entries []flow.Entry) {
 }
 
 // limitsOf returns the limits that types are checked against.
-func limitsOf(l script.Limits) flow.Limits {
+func limitsOf(l script.Limits) types.Limits {
 	l = l.Or(script.DefaultLimits())
-	return flow.Limits{Lifetime: l.Lifetime.Std().Seconds(), Steps: int64(l.Steps), Calls: int64(l.Calls)}
+	return types.Limits{Lifetime: l.Lifetime.Std().Seconds(), Steps: int64(l.Steps), Calls: int64(l.Calls)}
 }
 
 // translated reports whether a file was written by migrate in its exact style: it loads the module of the legacy
@@ -286,7 +281,7 @@ func (o Options) testBuiltins() []Builtin {
 }
 
 // builtinsOf returns the table for following types.
-func (s *shared) builtinsOf(k Kind) map[string]*callable.Builtin {
+func (s *shared) builtinsOf(k Kind) map[string]*types.Builtin {
 	if k != TestFile {
 		return s.builtins
 	}
@@ -299,24 +294,24 @@ func (s *shared) builtinsOf(k Kind) map[string]*callable.Builtin {
 
 // follow follows the types of a file.
 func (c *checker) follow(out *checked, s *shared, src Source) {
-	w := &flow.World{
+	w := &types.World{
 		Builtins: s.builtinsOf(src.Kind), ToolNames: s.names,
-		Tool:   func(name string) (*flow.Tool, bool) { c.needs.ask(name); return s.tool(name) },
-		Load:   func(from *flow.Unit, module string) *flow.Unit { return s.load(c.needs, from, module) },
+		Tool:   func(name string) (*types.Tool, bool) { c.needs.ask(name); return s.tool(name) },
+		Load:   func(from *types.Unit, module string) *types.Unit { return s.load(c.needs, from, module) },
 		Limits: limitsOf(c.o.Limits),
-		JSON: func(u *flow.Unit, x syntax.Expr) json.RawMessage {
+		JSON: func(u *types.Unit, x syntax.Expr) json.RawMessage {
 			if u != out.unit {
 				return nil
 			}
 			raw, _ := c.constants.JSON(x) // nil if it is not a literal
 			return raw
 		},
-		Report: func(p flow.Problem) { c.report(p) },
+		Report: func(p types.FlowProblem) { c.report(p) },
 	}
 	if src.Kind == Library { // its callers are not known here, nor their limits
-		w.Limits = flow.Limits{}
+		w.Limits = types.Limits{}
 	}
-	out.types = flow.Follow(out.unit, w).Types
+	out.types = types.Follow(out.unit, w).Types
 }
 
 // fixed returns the fix that replaces the extent of a problem by a text; nil if the extent is not exact.
@@ -339,7 +334,7 @@ func replaceable(n syntax.Node, fix string) bool {
 }
 
 // report adds a problem found by following types.
-func (c *checker) report(p flow.Problem) {
+func (c *checker) report(p types.FlowProblem) {
 	f, ok := p.Unit.Source.(script.File)
 	if !ok {
 		return
@@ -362,7 +357,7 @@ func (c *checker) report(p flow.Problem) {
 }
 
 // tool returns what is known of a tool, read when the first script names it.
-func (s *shared) tool(name string) (*flow.Tool, bool) {
+func (s *shared) tool(name string) (*types.Tool, bool) {
 	a := s.ask(name)
 	if !a.found {
 		return nil, a.known
@@ -373,7 +368,7 @@ func (s *shared) tool(name string) (*flow.Tool, bool) {
 	if known := s.tools[name]; known != nil {
 		return known, true
 	}
-	out := &flow.Tool{Name: name, Script: t.Script}
+	out := &types.Tool{Name: name, Script: t.Script}
 	if len(t.Input) > 0 {
 		out.Input = types.Read(t.Input, types.Plain, name)
 	}
@@ -407,7 +402,7 @@ func hints(raw json.RawMessage) (repeat string, writes bool) {
 }
 
 // load returns the file that another one loads.
-func (s *shared) load(n *needs, from *flow.Unit, module string) *flow.Unit {
+func (s *shared) load(n *needs, from *types.Unit, module string) *types.Unit {
 	if s.o.Load == nil {
 		return nil
 	}
@@ -422,11 +417,11 @@ func (s *shared) load(n *needs, from *flow.Unit, module string) *flow.Unit {
 		return u
 	}
 	s.loaded[f.Name] = nil
-	tree, err := source.Parse(f, s.o.Limits)
-	if err != nil || source.Resolve(tree, values(s.o.Builtins)) != nil {
+	tree, err := script.Parse(f, s.o.Limits)
+	if err != nil || script.Resolve(tree, values(s.o.Builtins)) != nil {
 		return nil
 	}
-	u := flow.NewUnit(f.Name, tree)
+	u := types.NewUnit(f.Name, tree)
 	u.Source = f
 	s.loaded[f.Name] = u
 	return u
@@ -437,7 +432,7 @@ func loadsIn(text []byte) []string {
 	if !bytes.Contains(text, []byte("load(")) {
 		return nil
 	}
-	tree, err := source.Parse(script.File{Name: "x", Source: text}, script.Limits{})
+	tree, err := script.Parse(script.File{Name: "x", Source: text}, script.Limits{})
 	if err != nil {
 		return nil
 	}

@@ -6,34 +6,33 @@ import (
 	"go.starlark.net/syntax"
 
 	"github.com/vmcp-dev/vmcp/internal/diag"
-	"github.com/vmcp-dev/vmcp/script/check/uses"
 )
 
 // unused warns about names that are never read.
-func (c *checker) unused(u *uses.Uses, src Source, loaded map[string]bool) {
+func (c *checker) unused(u *Uses, src Source, loaded map[string]bool) {
 	for _, b := range u.Names {
 		if b.Reads > 0 || strings.HasPrefix(b.First.Name, "_") || len(b.Assigned) == 0 {
 			continue
 		}
 		switch {
-		case b.Kind == uses.Load:
+		case b.Kind == Load:
 			c.fixUnusedLoad(c.unusedName(b), u, b.First)
-		case b.Function == nil && (b.Kind != uses.Def || src.Kind != ToolFile || src.runs(b.First.Name) || loadsName(loaded, src.Name, b.First.Name)):
-		case b.Kind == uses.Assignment, b.Kind == uses.Def:
+		case b.Function == nil && (b.Kind != Def || src.Kind != ToolFile || src.runs(b.First.Name) || loadsName(loaded, src.Name, b.First.Name)):
+		case b.Kind == Assignment, b.Kind == Def:
 			c.unusedName(b)
-		case b.Kind == uses.Parameter:
+		case b.Kind == Parameter:
 			c.unusedParameter(u, b, src)
 		}
 	}
 }
 
-func (c *checker) unusedName(b *uses.Name) *diag.Problem {
+func (c *checker) unusedName(b *Name) *diag.Problem {
 	what := "used"
-	if b.Kind == uses.Def {
+	if b.Kind == Def {
 		what = "called"
 	}
 	p := c.warn("unused", b.First, "%s is never %s", b.First.Name, what)
-	if b.Kind == uses.Assignment {
+	if b.Kind == Assignment {
 		p.Hint = "rename it to _" + b.First.Name + " if this is intended"
 	}
 	return p
@@ -52,7 +51,7 @@ func loadsName(loaded map[string]bool, file, name string) bool {
 
 // unusedParameter warns about a parameter of a function that is only ever called by its name: a function that is
 // passed on has the parameters that its caller requires.
-func (c *checker) unusedParameter(u *uses.Uses, b *uses.Name, src Source) {
+func (c *checker) unusedParameter(u *Uses, b *Name, src Source) {
 	def, ok := b.Function.(*syntax.DefStmt)
 	if !ok || src.runs(def.Name.Name) {
 		return
@@ -70,7 +69,7 @@ func (c *checker) unusedParameter(u *uses.Uses, b *uses.Name, src Source) {
 }
 
 // scope reports globals that a function reads before it binds the same name.
-func (c *checker) scope(u *uses.Uses) {
+func (c *checker) scope(u *Uses) {
 	globals := map[string]bool{}
 	for _, b := range u.Names {
 		if b.Function == nil {
@@ -78,7 +77,7 @@ func (c *checker) scope(u *uses.Uses) {
 		}
 	}
 	for _, b := range u.Names {
-		if b.Function == nil || b.Kind != uses.Assignment || !globals[b.First.Name] && c.builtins[b.First.Name] == nil {
+		if b.Function == nil || b.Kind != Assignment || !globals[b.First.Name] && c.builtins[b.First.Name] == nil {
 			continue
 		}
 		if early := u.ReadTooEarly(b); early != nil {

@@ -25,7 +25,6 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/testmode"
 	"github.com/vmcp-dev/vmcp/migrate/legacy"
 	"github.com/vmcp-dev/vmcp/script"
-	"github.com/vmcp-dev/vmcp/script/journal"
 )
 
 // What a run leaves, isolated or not.
@@ -84,7 +83,7 @@ func sizeOf(e script.Event) int {
 
 // recorder records what is written to a journal.
 type recorder struct {
-	*journal.Memory
+	*script.Memory
 	mu      sync.Mutex
 	entries []script.Entry
 }
@@ -134,7 +133,7 @@ func compare(t *testing.T, w *Workers, c program) {
 		p = p.For(c.functions[n-1])
 	}
 	var ran [2]remains
-	journals := [2]*recorder{{Memory: journal.New()}, {Memory: journal.New()}}
+	journals := [2]*recorder{{Memory: script.JournalNew()}, {Memory: script.JournalNew()}}
 	o := script.RunOptions{Limits: c.limits, Args: json.RawMessage(c.args)}
 	o.Limits.Parallel = 1
 	ctx := t.Context()

@@ -12,15 +12,14 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/diag"
 	"github.com/vmcp-dev/vmcp/internal/files"
 	"github.com/vmcp-dev/vmcp/script"
-	"github.com/vmcp-dev/vmcp/script/source"
 )
 
 // Load finds the file that load(name) in the file from means.
 type Load func(from, name string) (script.File, error)
 
 // Libraries is the source of files for load().
-func Libraries(cfg *config.Config) source.Library {
-	l := source.Library{Inline: map[string]string{}, Origins: map[string]diag.Origin{}}
+func Libraries(cfg *config.Config) script.Library {
+	l := script.Library{Inline: map[string]string{}, Origins: map[string]diag.Origin{}}
 	for i, lib := range cfg.Libraries {
 		if lib.Path != "" {
 			l.Dirs = append(l.Dirs, lib.Path)

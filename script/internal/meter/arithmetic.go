@@ -8,8 +8,6 @@ import (
 	"go.starlark.net/starlark"
 	"go.starlark.net/starlarkstruct"
 	"go.starlark.net/syntax"
-
-	"github.com/vmcp-dev/vmcp/script/internal/meter/repr"
 )
 
 func unary(op syntax.Token) func(*Budget, starlark.Value) (starlark.Value, error) {
@@ -213,7 +211,7 @@ func (b *Budget) intCost(op syntax.Token, x starlark.Int, y starlark.Value) erro
 
 // bigCost charges for x op y, one of which has more than 64 bits, and bounds the result.
 func (b *Budget) bigCost(op syntax.Token, x, y starlark.Int) error {
-	m, n := repr.Bits(x), repr.Bits(y)
+	m, n := Bits(x), Bits(y)
 	size := max(m, n)
 	switch op {
 	case syntax.STAR:
@@ -235,5 +233,5 @@ func (b *Budget) chargeInt(i starlark.Int) error {
 	if _, small := i.Int64(); small {
 		return nil
 	}
-	return b.Charge(int64(repr.Bits(i)))
+	return b.Charge(int64(Bits(i)))
 }

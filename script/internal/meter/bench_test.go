@@ -8,8 +8,6 @@ import (
 
 	"github.com/vmcp-dev/vmcp/script/internal/meter"
 	"github.com/vmcp-dev/vmcp/script/internal/metertest"
-	"github.com/vmcp-dev/vmcp/script/internal/rewrite"
-	"github.com/vmcp-dev/vmcp/script/internal/value"
 )
 
 // meteringKinds are the kinds of script whose metering is measured.
@@ -96,7 +94,7 @@ func benchmarkMetering(b *testing.B, source string, metering bool) {
 	predeclared := starlark.StringDict{}
 	if metering {
 		maps.Copy(predeclared, meter.Universe())
-		if _, err := rewrite.Instrument(f, nil); err != nil {
+		if _, err := meter.Instrument(f, nil); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -104,7 +102,7 @@ func benchmarkMetering(b *testing.B, source string, metering bool) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	params, err := value.Decode(nil, metertest.Payload(100_000), 100)
+	params, err := meter.Decode(nil, metertest.Payload(100_000), 100)
 	if err != nil {
 		b.Fatal(err)
 	}

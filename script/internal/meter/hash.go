@@ -5,8 +5,6 @@ import (
 
 	"go.starlark.net/starlark"
 	"go.starlark.net/starlarkstruct"
-
-	"github.com/vmcp-dev/vmcp/script/internal/meter/sketch"
 )
 
 // keyCost charges for hashing k and comparing it with an equal key. The hash of a tuple
@@ -128,7 +126,7 @@ func (b *Budget) inserted(t table, n int, k starlark.Value, weight int64) error 
 		}
 		return nil
 	}
-	if n < smallTable && weight < sketch.Bulky {
+	if n < smallTable && weight < Bulky {
 		return nil
 	}
 	return b.crowdCost(t, k, weight)
@@ -159,7 +157,7 @@ func (b *Budget) crowdCost(t table, k starlark.Value, weight int64) error {
 }
 
 // crowded charges for a search among keys with colliding hashes.
-func (b *Budget) crowded(c sketch.Crowd, weight int64) error {
+func (b *Budget) crowded(c Crowd, weight int64) error {
 	switch {
 	case c.Chain <= 0:
 		return nil
@@ -173,7 +171,7 @@ func (b *Budget) crowded(c sketch.Crowd, weight int64) error {
 }
 
 // resketch counts the keys of t anew.
-func (b *Budget) resketch(t table, old *sketch.Sketch) (*sketch.Sketch, error) {
+func (b *Budget) resketch(t table, old *Sketch) (*Sketch, error) {
 	cells := 2 * smallTable
 	for cells*4 < t.Len() {
 		cells *= 2
@@ -185,9 +183,9 @@ func (b *Budget) resketch(t table, old *sketch.Sketch) (*sketch.Sketch, error) {
 	if old != nil {
 		most = old.Peak()
 	}
-	s := sketch.New(cells, most)
+	s := SketchNew(cells, most)
 	if b.large == nil {
-		b.large = map[starlark.Value]*sketch.Sketch{}
+		b.large = map[starlark.Value]*Sketch{}
 	}
 	b.large[t] = s
 	if err := b.visit(t.Len()); err != nil {
@@ -213,7 +211,7 @@ func (b *Budget) lookup(t table, k starlark.Value) error {
 		return err
 	}
 	weight := b.steps - before
-	if !b.flooded || t.Len() < smallTable && weight < sketch.Bulky {
+	if !b.flooded || t.Len() < smallTable && weight < Bulky {
 		return nil
 	}
 	s := b.large[t]

@@ -7,8 +7,6 @@ import (
 
 	"go.starlark.net/starlark"
 	"go.starlark.net/syntax"
-
-	"github.com/vmcp-dev/vmcp/script/internal/ending"
 )
 
 // place is the target x of an assignment x[i] = v or x.name = v. In an augmented assignment it also stands for the
@@ -142,7 +140,7 @@ func (b *Budget) noDictKey(d *starlark.Dict, key starlark.Value) error {
 	if !ok || b.Final(err) {
 		return err
 	}
-	missing := &ending.MissingKey{Err: err, Key: string(want), Size: d.Len()}
+	missing := &MissingKey{Err: err, Key: string(want), Size: d.Len()}
 	it := d.Iterate() // d.Keys makes a list of all
 	defer it.Done()
 	var k starlark.Value

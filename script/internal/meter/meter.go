@@ -43,10 +43,6 @@ import (
 	"math"
 
 	"go.starlark.net/starlark"
-
-	"github.com/vmcp-dev/vmcp/script/internal/cover"
-	"github.com/vmcp-dev/vmcp/script/internal/meter/repr"
-	"github.com/vmcp-dev/vmcp/script/internal/meter/sketch"
 )
 
 // Weights and costs, in bytes and in steps.
@@ -74,8 +70,7 @@ const (
 	worked   = 10_000
 	// MaxDigits bounds the text of a number: the time to parse a longer integer grows with the square of its length.
 	MaxDigits = 4096
-	// maxNesting bounds how deep a value may be nested to be hashed or written out.
-	maxNesting = repr.MaxNesting
+
 	// maxIntBits bounds integers; their operations are charged by their size.
 	maxIntBits = 16 << 10
 
@@ -112,21 +107,21 @@ type Options struct {
 	// Final reports whether the script cannot catch an error: then its text is not changed.
 	Final func(error) bool
 	// Cover counts what is reached; nil: nothing is counted.
-	Cover *cover.Set
+	Cover *Set
 }
 
 // Budget is the meter of a run. All branches of the run share it; only the one that has the turn uses it, so it has no
 // lock.
 type Budget struct {
 	Options
-	look    int64                             // the steps at which Work calls Check again
-	steps   int64                             // used, those of the interpreter up to the last tick
-	memory  int64                             // charged
-	granted Amount                            // in all
-	stack   int64                             // weight of the stacks of all threads
-	paid    int64                             // high-water mark of stack
-	large   map[starlark.Value]*sketch.Sketch // sketches of large tables
-	flooded bool                              // in some of them many hashes collide
+	look    int64                      // the steps at which Work calls Check again
+	steps   int64                      // used, those of the interpreter up to the last tick
+	memory  int64                      // charged
+	granted Amount                     // in all
+	stack   int64                      // weight of the stacks of all threads
+	paid    int64                      // high-water mark of stack
+	large   map[starlark.Value]*Sketch // sketches of large tables
+	flooded bool                       // in some of them many hashes collide
 	concats concats
 	ops     operators
 }

@@ -6,13 +6,11 @@ import (
 
 	"go.starlark.net/starlark"
 	"go.starlark.net/syntax"
-
-	"github.com/vmcp-dev/vmcp/script/internal/meter/repr"
 )
 
 // repr returns repr(v), charged for while it is written: shared parts are written as often as they occur.
 func (b *Budget) repr(v starlark.Value) (string, error) {
-	return repr.Of(v, payer{b})
+	return ReprOf(v, payer{b})
 }
 
 // payer charges for what package repr writes.
@@ -35,7 +33,7 @@ func (b *Budget) str(v starlark.Value) (string, error) {
 	case starlark.String:
 		return string(v), nil
 	case starlark.Bytes:
-		return repr.ValidUTF8(string(v)), b.copyCost(int64(len(v)), 8)
+		return ValidUTF8(string(v)), b.copyCost(int64(len(v)), 8)
 	}
 	return b.repr(v)
 }
@@ -54,7 +52,7 @@ func (b *Budget) render(v starlark.Value) (_ starlark.Value, size int, err error
 	case starlark.String:
 		return v, len(v), nil
 	case starlark.Int:
-		if n := repr.Bits(v); n > 64 {
+		if n := Bits(v); n > 64 {
 			return v, n, nil
 		}
 		return v, 24, nil

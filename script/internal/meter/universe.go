@@ -8,8 +8,6 @@ import (
 	"go.starlark.net/starlark"
 	"go.starlark.net/starlarkstruct"
 	"go.starlark.net/syntax"
-
-	"github.com/vmcp-dev/vmcp/script/internal/meter/repr"
 )
 
 // OperatorsName is the predeclared function that returns the operators to a file. Source text cannot contain this
@@ -139,7 +137,7 @@ func elementWeight(v starlark.Iterable, n int) int64 {
 	case *starlark.List, starlark.Tuple, *starlark.Dict, *starlark.Set:
 		return 1
 	case starlark.Indexable:
-		if v.Type() == "range" && n > 0 && repr.Bits(v.Index(0).(starlark.Int)) <= 32 && repr.Bits(v.Index(n-1).(starlark.Int)) <= 32 {
+		if v.Type() == "range" && n > 0 && Bits(v.Index(0).(starlark.Int)) <= 32 && Bits(v.Index(n-1).(starlark.Int)) <= 32 {
 			return 1
 		}
 	}

@@ -20,7 +20,6 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/testmode"
 	"github.com/vmcp-dev/vmcp/script/internal/meter"
 	"github.com/vmcp-dev/vmcp/script/internal/metertest"
-	"github.com/vmcp-dev/vmcp/script/internal/rewrite"
 )
 
 // Programs behave the same with and without metering: those that the interpreter's own
@@ -104,7 +103,7 @@ func execChunk(thread *starlark.Thread, opts *syntax.FileOptions, source string,
 		return err
 	}
 	if metering {
-		if _, err := rewrite.Instrument(f, nil); err != nil {
+		if _, err := meter.Instrument(f, nil); err != nil {
 			return err
 		}
 	}

@@ -14,7 +14,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/vmcp-dev/vmcp/script"
-	"github.com/vmcp-dev/vmcp/script/journal"
 )
 
 // Test checks that a journal fulfils the contract of [script.Journal]. open returns an empty journal.
@@ -199,7 +198,7 @@ func testOtherRun(t *testing.T, j script.Journal) {
 	program.Program, args.Args, limits.Limits.Calls = "other", "other", 1
 	engine.Engine++
 	for _, h := range []script.Header{program, args, limits} {
-		if _, err := j.Open(t.Context(), h); !errors.Is(err, journal.ErrOtherRun) {
+		if _, err := j.Open(t.Context(), h); !errors.Is(err, script.ErrOtherRun) {
 			t.Errorf("Open(%v): %v, want ErrOtherRun", h, err)
 		}
 	}

@@ -19,16 +19,15 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/starfmt"
 	"github.com/vmcp-dev/vmcp/script"
 	"github.com/vmcp-dev/vmcp/script/check"
-	"github.com/vmcp-dev/vmcp/script/source"
 )
 
 // tree parses the current text of the script around a line. If that has a syntax error and old is set, it returns the
 // tree of the last check.
 func (s *server) tree(d *doc, line int, old bool) *syntax.File {
 	for _, f := range d.scripts(line) {
-		tree, err := source.Parse(f, script.Limits{})
+		tree, err := script.Parse(f, script.Limits{})
 		if err == nil {
-			_ = source.Resolve(tree, builtins.All()) // an undefined name has no binding
+			_ = script.Resolve(tree, builtins.All()) // an undefined name has no binding
 			return tree
 		}
 	}
@@ -266,7 +265,7 @@ func (s *server) loaded(d *doc, load *syntax.LoadStmt, name *syntax.Ident) *loca
 		return nil
 	}
 	at := &location{URI: s.uri(absolute(f.Origin.File))}
-	tree, err := source.Parse(f, script.Limits{})
+	tree, err := script.Parse(f, script.Limits{})
 	if err != nil {
 		return at
 	}
@@ -431,7 +430,7 @@ func (s *server) renamable(tree *syntax.File, function *syntax.DefStmt, first *s
 		return true
 	})
 	name := function.Name.Name
-	if problem == nil && name != source.Run && !strings.HasPrefix(name, "_") && isTopLevel(tree, function) && tree.Path != "" && !definesTool(tree) {
+	if problem == nil && name != script.SourceRun && !strings.HasPrefix(name, "_") && isTopLevel(tree, function) && tree.Path != "" && !definesTool(tree) {
 		return refuse("%s is a parameter of %s, which other files may load: their calls may name it", first.Name, name)
 	}
 	return problem
@@ -475,7 +474,7 @@ func isTopLevel(tree *syntax.File, function *syntax.DefStmt) bool {
 // definesTool reports whether a file defines tools, so that only its tests load it.
 func definesTool(tree *syntax.File) bool {
 	for _, id := range globals(tree) {
-		if id.Name == source.Run {
+		if id.Name == script.SourceRun {
 			return true
 		}
 	}

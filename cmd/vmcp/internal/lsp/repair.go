@@ -7,7 +7,6 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/diag"
 	"github.com/vmcp-dev/vmcp/script"
 	"github.com/vmcp-dev/vmcp/script/check"
-	"github.com/vmcp-dev/vmcp/script/source"
 )
 
 // known is the result of the last check, if it has a tree of the script at the place. If not, since the script
@@ -49,7 +48,7 @@ func repaired(src string, line int) (text string, ok bool) {
 		}
 		lines[line-1] = idle(lines[line-1])
 		text := strings.Join(lines, "")
-		_, err := source.Parse(script.File{Name: "x", Source: []byte(text)}, script.Limits{})
+		_, err := script.Parse(script.File{Name: "x", Source: []byte(text)}, script.Limits{})
 		if err == nil {
 			return text, true
 		}

@@ -9,7 +9,6 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/starfmt"
 	"github.com/vmcp-dev/vmcp/script"
 	"github.com/vmcp-dev/vmcp/script/check"
-	"github.com/vmcp-dev/vmcp/script/source"
 )
 
 // symbol is an entry of a document's outline.
@@ -33,7 +32,7 @@ const (
 func (s *server) symbols(d *doc, _ placeParams) ([]symbol, error) {
 	out := []symbol{}
 	for _, f := range d.allScripts() {
-		tree, err := source.Parse(f, script.Limits{})
+		tree, err := script.Parse(f, script.Limits{})
 		if err != nil {
 			continue
 		}
@@ -109,7 +108,7 @@ func (q *query) functions() (items []completionItem) {
 		if !ok {
 			continue
 		}
-		if _, err := source.EntryOf(tree, def.Name.Name); err == nil {
+		if _, err := script.EntryOf(tree, def.Name.Name); err == nil {
 			items = append(items, completionItem{Label: def.Name.Name, Kind: kindFunction, Detail: signature(def)})
 		}
 	}

@@ -14,7 +14,6 @@ import (
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/client"
 	"github.com/vmcp-dev/vmcp/proxy/catalog/scripted"
 	"github.com/vmcp-dev/vmcp/script"
-	"github.com/vmcp-dev/vmcp/script/source"
 )
 
 // Options say what a session uses.
@@ -149,7 +148,7 @@ func (s *session) enter(ctx context.Context, text string) (ok bool) {
 	tree, _, err := parseChunk(text)
 	if err == nil {
 		err = s.execute(ctx, &chunk{text: strings.TrimSuffix(text, "\n"), line: first, tree: tree})
-	} else if _, wrong := source.Parse(script.File{Name: inputName, Source: []byte(strings.Repeat("\n", first-1) + text)}, s.o.Limits); wrong != nil {
+	} else if _, wrong := script.Parse(script.File{Name: inputName, Source: []byte(strings.Repeat("\n", first-1) + text)}, s.o.Limits); wrong != nil {
 		err = wrong
 	}
 	if err != nil {

@@ -18,7 +18,6 @@ import (
 	"github.com/vmcp-dev/vmcp/migrate/legacy"
 	"github.com/vmcp-dev/vmcp/proxy/catalog/scripted"
 	"github.com/vmcp-dev/vmcp/script"
-	"github.com/vmcp-dev/vmcp/script/source"
 )
 
 // A chunk runs as a program of its own, with the engine, builtins and limits of a tool. The names that earlier chunks
@@ -209,7 +208,7 @@ func (s *session) show(t *starlark.Thread, _ *starlark.Builtin, args starlark.Tu
 
 // open loads a scripted tool: all names of its file, and run, which calls the tool.
 func (s *session) open(ctx context.Context, tool *scripted.Tool, f script.File) error {
-	tree, err := source.Parse(f, s.o.Limits)
+	tree, err := script.Parse(f, s.o.Limits)
 	if err != nil {
 		return err
 	}

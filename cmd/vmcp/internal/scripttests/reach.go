@@ -6,7 +6,6 @@ import (
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/proxy/catalog/scripted"
 	"github.com/vmcp-dev/vmcp/script"
-	"github.com/vmcp-dev/vmcp/script/source"
 )
 
 // ReachOf finds the scripts that each file of tests uses: what it loads, and the scripts of the tools that it
@@ -59,7 +58,7 @@ func (w *walk) file(f script.File) {
 		return
 	}
 	w.seen[name] = true
-	tree, err := source.Parse(f, script.Limits{})
+	tree, err := script.Parse(f, script.Limits{})
 	if err != nil {
 		w.unread = true
 		return

@@ -23,7 +23,6 @@ import (
 	"github.com/vmcp-dev/vmcp/proxy/catalog"
 	"github.com/vmcp-dev/vmcp/proxy/catalog/scripted"
 	"github.com/vmcp-dev/vmcp/script"
-	"github.com/vmcp-dev/vmcp/script/source"
 )
 
 // Options say which tests run, and how.
@@ -146,7 +145,7 @@ func (r *runner) Names() []string { return r.names }
 // load reads a file that a file of tests loads: beside it, else in the libraries.
 func (r *runner) load(from, name string) (script.File, error) {
 	if files.IsTest(from) {
-		f, err := source.Dirs(filepath.Dir(from))(from, name)
+		f, err := script.Dirs(filepath.Dir(from))(from, name)
 		if err == nil {
 			return f, nil
 		}

@@ -1,0 +1,72 @@
+// Package backtrace collects and prints the calls in a script that led to an error, through all branches.
+package script
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"go.starlark.net/starlark"
+
+	"github.com/vmcp-dev/vmcp/script/internal/meter"
+)
+
+// Trace returns the frames of err, and of the branches inside it. Where a builtin returned an error of a function that
+// it called, both errors have the enclosing frames, which are returned once. isBranch reports whether an error is that
+// of a branch, which has separate frames below.
+func Trace(err error, isBranch func(error) bool) (frames []starlark.CallFrame, suffix string) {
+	thread := 0 // where the frames of the present branch begin
+	for ; err != nil; err = errors.Unwrap(err) {
+		if isBranch(err) {
+			thread = len(frames)
+		}
+		eval := evalError(err)
+		if eval == nil {
+			continue
+		}
+		if around := frames[thread:]; len(around) <= len(eval.CallStack) && slices.EqualFunc(around, eval.CallStack[:len(around)], sameFrame) {
+			frames = frames[:thread]
+		}
+		frames = append(frames, eval.CallStack...)
+		suffix = ""
+		if n := len(frames); n > 0 && !InScript(frames[n-1]) && !hidden(frames[n-1]) {
+			suffix = " in " + frames[n-1].Name
+		}
+	}
+	return frames, suffix
+}
+
+func sameFrame(a, b starlark.CallFrame) bool {
+	return a.Name == b.Name && a.Pos.String() == b.Pos.String()
+}
+
+// evalError returns the interpreter's error that err is or wraps directly, or nil.
+func evalError(err error) *starlark.EvalError {
+	switch err := err.(type) {
+	case *starlark.EvalError:
+		return err
+	case *meter.Stopped:
+		return err.Eval
+	}
+	return nil
+}
+
+// Write returns the text of frames, with msg as the error.
+func Write(frames []starlark.CallFrame, suffix, msg string) string {
+	var b strings.Builder
+	b.WriteString("Traceback (most recent call last):\n")
+	for _, f := range frames {
+		if InScript(f) {
+			fmt.Fprintf(&b, "  %s: in %s\n", f.Pos, f.Name)
+		}
+	}
+	fmt.Fprintf(&b, "Error%s: %s", suffix, msg)
+	return b.String()
+}
+
+// InScript reports whether f is a frame of a script, not of a builtin.
+func InScript(f starlark.CallFrame) bool { return f.Pos.Line > 0 }
+
+// hidden reports whether f is a frame of an operation that the script did not write.
+func hidden(f starlark.CallFrame) bool { return strings.HasPrefix(f.Name, "$") }

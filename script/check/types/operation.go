@@ -1,0 +1,283 @@
+// Package operation returns the types of the results of operators, loops and formats from the types of their operands.
+package types
+
+import (
+	"fmt"
+	"math/big"
+	"slices"
+	"strings"
+
+	"go.starlark.net/syntax"
+)
+
+// Some reports whether an operand is valid with some member of the other side.
+func Some(op syntax.Token, a *Atom, other Type, swapped bool) bool {
+	return other.Some(func(b *Atom) bool {
+		if swapped {
+			_, ok := OperationOf(op, b, a)
+			return ok
+		}
+		_, ok := OperationOf(op, a, b)
+		return ok
+	})
+}
+
+// Unknown returns the result of an operator when one side is not known.
+func Unknown(op syntax.Token, left, right Type) Type {
+	if op == syntax.LT || op == syntax.LE || op == syntax.GT || op == syntax.GE {
+		return Kinds(Bool)
+	}
+	if op == syntax.SLASH {
+		return Kinds(Float, Duration)
+	}
+	if op == syntax.PLUS && (left.Is(Text) || right.Is(Text)) {
+		return Kinds(Text)
+	}
+	return Any
+}
+
+// Of returns the result of an operator for two kinds; ok is false when it fails.
+func OperationOf(op syntax.Token, a, b *Atom) (Type, bool) {
+	numbers := IsNumber(a.Kind) && IsNumber(b.Kind)
+	integers := a.Kind == Int && b.Kind == Int
+	result := func(k ...Kind) (Type, bool) { return Kinds(k...), true }
+	if a.Kind == Opaque || b.Kind == Opaque || a.Kind == Iterable && a.Name != "" {
+		return Any, true
+	}
+	switch op {
+	case syntax.PLUS:
+		return plus(a, b)
+	case syntax.MINUS:
+		switch {
+		case numbers:
+			return arithmetic(a, b), true
+		case a.Kind == Set && b.Kind == Set:
+			return Of(a), true
+		case a.Kind == Time && b.Kind == Time, a.Kind == Duration && b.Kind == Duration:
+			return result(Duration)
+		case a.Kind == Time && b.Kind == Duration:
+			return result(Time)
+		}
+	case syntax.STAR:
+		return times(a, b)
+	case syntax.SLASH:
+		if numbers || a.Kind == Duration && b.Kind == Duration {
+			return result(Float)
+		}
+		return Kinds(Duration), a.Kind == Duration && IsNumber(b.Kind)
+	case syntax.SLASHSLASH, syntax.PERCENT:
+		if a.Kind == Duration {
+			return Any, true
+		}
+		return arithmetic(a, b), numbers
+	case syntax.LT, syntax.LE, syntax.GT, syntax.GE:
+		return Kinds(Bool), ordered(a, b, numbers)
+	case syntax.PIPE:
+		if a.Kind == Dict && b.Kind == Dict {
+			return Merged(a, b), true
+		}
+		fallthrough
+	case syntax.AMP, syntax.CIRCUMFLEX:
+		if a.Kind == Set && b.Kind == Set {
+			return Of(&Atom{Kind: Set, Elem: Join(a.Elem, b.Elem)}), true
+		}
+		return Kinds(Int), integers
+	case syntax.LTLT, syntax.GTGT:
+		return Kinds(Int), integers
+	}
+	return Any, false
+}
+
+// IsNumber reports whether a kind is numeric.
+func IsNumber(k Kind) bool { return k == Int || k == Float }
+
+func arithmetic(a, b *Atom) Type {
+	if a.Kind == Int && b.Kind == Int {
+		return Kinds(Int)
+	}
+	return Kinds(Float)
+}
+
+func plus(a, b *Atom) (Type, bool) {
+	switch {
+	case IsNumber(a.Kind) && IsNumber(b.Kind):
+		return arithmetic(a, b), true
+	case a.Kind != b.Kind:
+		return Kinds(Time), a.Kind == Time && b.Kind == Duration || a.Kind == Duration && b.Kind == Time
+	}
+	switch a.Kind {
+	case Text, Bytes, Duration:
+		s, okA := a.Lit.(string)
+		t, okB := b.Lit.(string)
+		if okA && okB && len(s)+len(t) < 200 {
+			return Literal(s + t), true
+		}
+		return Kinds(a.Kind), true
+	case List:
+		return ListOf(Join(a.Elem, b.Elem)), true
+	case Tuple:
+		if a.Sized && b.Sized {
+			return TupleOf(slices.Concat(a.Elems, b.Elems)...), true
+		}
+		return Kinds(Tuple), true
+	}
+	return Any, false
+}
+
+func times(a, b *Atom) (Type, bool) {
+	if IsNumber(a.Kind) && IsNumber(b.Kind) {
+		return arithmetic(a, b), true
+	}
+	if a.Kind == Int || a.Kind == Float && b.Kind == Duration {
+		a, b = b, a
+	}
+	switch {
+	case a.Kind == Duration && IsNumber(b.Kind):
+		return Kinds(Duration), true
+	case b.Kind != Int:
+		return Any, false
+	case a.Kind == Text, a.Kind == Bytes:
+		return Kinds(a.Kind), true
+	case a.Kind == List:
+		return Of(a), true
+	case a.Kind == Tuple:
+		return Kinds(Tuple), true
+	}
+	return Any, false
+}
+
+// ordered reports whether two kinds can be compared with <.
+func ordered(a, b *Atom, numbers bool) bool {
+	if numbers {
+		return true
+	}
+	if a.Kind != b.Kind {
+		return false
+	}
+	switch a.Kind {
+	case None, Dict, Func, Struct, Module, Range:
+		return false
+	}
+	return true
+}
+
+// Merged returns a | b for dicts.
+func Merged(a, b *Atom) Type {
+	if a.Role != Made && !a.Declared || b.Role != Made && !b.Declared {
+		return Kinds(Dict)
+	}
+	out := &Atom{Kind: Dict, Role: Made, Open: a.Open || b.Open, Elem: Join(a.Elem, b.Elem), Fields: slices.Clone(a.Fields)}
+	for _, f := range b.Fields {
+		if f.Presence != Required {
+			if old, ok := out.Field(f.Name); ok {
+				f.Type, f.Presence = Join(f.Type, old.Type), old.Presence
+			}
+		}
+		out = out.With(f)
+	}
+	for i := range out.Fields {
+		if out.Fields[i].Presence == Optional {
+			out.Fields[i].Presence = Maybe
+		}
+	}
+	out.Base = nil
+	return Of(out)
+}
+
+// Verbs parses a format of the % operator. Starlark has %s, %r and the like only, without widths.
+func Verbs(s string) (verbs []byte, keyed bool, bad string) {
+	for i := 0; i < len(s); i++ {
+		if s[i] != '%' {
+			continue
+		}
+		i++
+		if i == len(s) {
+			return nil, false, "the format ends with %; write %% for a percent sign"
+		}
+		if s[i] == '%' {
+			continue
+		}
+		if s[i] == '(' {
+			end := strings.IndexByte(s[i:], ')')
+			if end < 0 {
+				return nil, false, "the format has a ( without its )"
+			}
+			keyed = true
+			if i += end + 1; i >= len(s) {
+				return nil, false, "the format ends within %(...)"
+			}
+		}
+		if !strings.ContainsRune("srdiouxXeEfFgGca", rune(s[i])) || s[i] == 'u' || s[i] == 'a' {
+			return nil, false, fmt.Sprintf("%%%c is not a format verb: Starlark has no widths, precisions and flags; printf(\"%%-8s\", x) has", s[i])
+		}
+		verbs = append(verbs, s[i])
+	}
+	return verbs, keyed, ""
+}
+
+// Iterable reports whether a value can be iterated over.
+func OperationIterable(a *Atom) bool {
+	switch a.Kind {
+	case List, Tuple, Set, Dict, Iterable, Range, Bytes:
+		return true
+	}
+	return false
+}
+
+// ElementOf returns the type of the elements of an iterable.
+func ElementOf(t Type) Type {
+	if t.IsAny() {
+		return Any
+	}
+	out := Never
+	for _, a := range t.Atoms() {
+		switch a.Kind {
+		case List, Set, Iterable:
+			out = Join(out, a.Elem)
+		case Range:
+			out = Join(out, Kinds(Int))
+		case Tuple:
+			if !a.Sized {
+				return Any
+			}
+			for _, el := range a.Elems {
+				out = Join(out, el)
+			}
+		case Dict:
+			out = Join(out, KeysOf(a))
+		case None:
+		default:
+			return Any
+		}
+	}
+	return out
+}
+
+// KeysOf returns the type of the keys of a dict: strings when it comes from JSON.
+func KeysOf(a *Atom) Type {
+	switch {
+	case a.Role != Made && len(a.Fields) > 0:
+		return Kinds(Text)
+	case a.Role == Made && !a.Open:
+		t := Never
+		for _, f := range a.Fields {
+			t = Join(t, Literal(f.Name))
+		}
+		return t
+	}
+	return Any
+}
+
+// Literal returns the type of a literal.
+func OperationLiteral(x *syntax.Literal) Type {
+	switch v := x.Value.(type) {
+	case string:
+		if x.Token == syntax.BYTES {
+			return Kinds(Bytes)
+		}
+		return Literal(v)
+	case int64, *big.Int, float64:
+		return Literal(v)
+	}
+	return Any
+}

@@ -1,0 +1,112 @@
+package types
+
+import (
+	"regexp"
+	"regexp/syntax"
+	"strings"
+)
+
+// GroupsName is the name of the tuple of the groups of a match.
+const GroupsName = "groups"
+
+// PatternProblem returns the message for a pattern that cannot be compiled.
+func PatternProblem(text string, err error) string {
+	for _, part := range []struct{ in, what string }{
+		{"(?=", "lookahead"}, {"(?!", "lookahead"}, {"(?<=", "lookbehind"}, {"(?<!", "lookbehind"}, {"(?>", "atomic groups"},
+	} {
+		if strings.Contains(text, part.in) {
+			return "RE2 has no " + part.what
+		}
+	}
+	for d := '1'; d <= '9'; d++ {
+		if strings.Contains(text, `\`+string(d)) {
+			return "RE2 has no backreferences"
+		}
+	}
+	return strings.Replace(err.Error(), "error parsing regexp: ", "invalid pattern: ", 1)
+}
+
+// Match returns the result of a search for a pattern.
+func Match(pattern Type) Type {
+	groups, named := Of(&Atom{Kind: Tuple, Elem: Any}), Kinds(Dict)
+	text := Kinds(Text)
+	if s, ok := pattern.Text(); ok {
+		if re, err := syntax.Parse(s, syntax.Perl); err == nil {
+			t := &Atom{Kind: Tuple, Sized: true, Name: GroupsName}
+			always := alwaysIn(re)
+			for i := 1; i <= re.MaxCap(); i++ {
+				if always[i] {
+					t.Elems = append(t.Elems, text)
+				} else {
+					t.Elems = append(t.Elems, Join(text, Of(&Atom{Kind: None, Role: Output})))
+				}
+			}
+			groups = Of(t)
+			named = namedGroups(re, always)
+		}
+	}
+	number := Kinds(Int)
+	m := &Atom{Kind: Struct, Name: "a match", Fields: []Field{{Name: "text", Type: text}, {Name: "start", Type: number},
+		{Name: "end", Type: number}, {Name: "groups", Type: groups}, {Name: "named", Type: named}}}
+	return Join(Of(m), Of(&Atom{Kind: None, Role: Output}))
+}
+
+// namedGroups returns the dict of the named groups.
+func namedGroups(re *syntax.Regexp, always map[int]bool) Type {
+	a := &Atom{Kind: Dict, Role: Output, Name: "the pattern", Declared: true}
+	for i, name := range re.CapNames() {
+		if name == "" {
+			continue
+		}
+		t := Kinds(Text)
+		if !always[i] {
+			t = Join(t, Of(&Atom{Kind: None, Role: Output}))
+		}
+		a.Fields = append(a.Fields, Field{Name: name, Type: t})
+	}
+	return Of(a)
+}
+
+// alwaysIn returns the groups that are part of every match.
+func alwaysIn(re *syntax.Regexp) map[int]bool {
+	in := map[int]bool{}
+	var walk func(r *syntax.Regexp)
+	walk = func(r *syntax.Regexp) {
+		switch r.Op {
+		case syntax.OpCapture:
+			in[r.Cap] = true
+		case syntax.OpAlternate, syntax.OpStar, syntax.OpQuest:
+			return
+		case syntax.OpRepeat:
+			if r.Min == 0 {
+				return
+			}
+		}
+		for _, sub := range r.Sub {
+			walk(sub)
+		}
+	}
+	walk(re)
+	return in
+}
+
+// Found returns the result of findall: strings, or tuples of groups.
+func Found(pattern Type) Type {
+	s, ok := pattern.Text()
+	re, err := regexp.Compile(s)
+	if !ok || err != nil {
+		return ListOf(Any)
+	}
+	n := re.NumSubexp()
+	if n == 0 {
+		return ListOf(Kinds(Text))
+	}
+	if n == 1 {
+		return ListOf(Any)
+	}
+	elems := make([]Type, n)
+	for i := range elems {
+		elems[i] = Any
+	}
+	return ListOf(Of(&Atom{Kind: Tuple, Sized: true, Elems: elems, Name: GroupsName}))
+}

@@ -1,0 +1,13 @@
+package script_test
+
+import (
+	"testing"
+
+	"github.com/vmcp-dev/vmcp/script"
+
+	"github.com/vmcp-dev/vmcp/script/journal/journaltest"
+)
+
+func TestMemory(t *testing.T) {
+	journaltest.Test(t, func(*testing.T) script.Journal { return script.JournalNew() })
+}

@@ -1,0 +1,136 @@
+// Package clock has the system clock, and measures how long a run is awake.
+package script
+
+import (
+	"sync"
+	"time"
+)
+
+// A Watch measures how long a run is awake, over all its parts, and ends the run after limits.time.
+//
+// A run is awake while one of its branches computes or an effect is in progress. It is at rest while all effects in
+// progress are sleeps, questions to people, or called runs that are at rest, and while it is not being executed. While
+// the journal answers it is at rest, too: that time was counted when the effects were performed. Every entry of an
+// effect that is not instant has the time that the run had been awake by then, and a resumed run begins with the
+// latest of these. What was computed after that entry is computed and counted again; the time of an interrupted
+// attempt is not counted.
+//
+// A run that another one called has a separate watch, and its caller is awake while it is. Entries have the time of
+// the outermost run. The methods of a nil Watch do nothing. The mutex of a Watch is acquired before that of its
+// caller's.
+type Watch struct {
+	above *Watch
+	limit time.Duration
+	over  func()
+
+	mu      sync.Mutex
+	state   State // guarded by mu, as all below
+	rests   int   // effects in progress that are at rest, beside State.Sleeping
+	counted bool  // the watch above counts this one as at rest
+	ended   bool
+	spent   time.Duration
+	since   time.Time // since when the run is awake; zero: it is at rest
+	timer   *time.Timer
+}
+
+// State is what a run does at the moment.
+type State struct {
+	Computes bool // a branch computes
+	Replays  bool // effects are answered by the journal
+	Flying   int  // effects in progress,
+	Sleeping int  // and how many of these are sleeps
+}
+
+// New makes the watch of a run that was awake for spent before. over is called once it was awake for limit. above is
+// the watch of the run that called it, or nil.
+func ClockNew(above *Watch, limit, spent time.Duration, over func()) *Watch {
+	w := &Watch{above: above, limit: limit, over: over, spent: spent}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.reportRest(true) // until Set
+	return w
+}
+
+// Set sets what the run does.
+func (w *Watch) Set(s State) {
+	if w == nil {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.state = s
+	w.measure()
+}
+
+// Rest adds n to the effects in progress that are at rest; n may be negative.
+func (w *Watch) Rest(n int) {
+	if w == nil {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.rests += n
+	w.measure()
+}
+
+// SoFar returns how long the outermost run has been awake.
+func (w *Watch) SoFar() time.Duration {
+	switch {
+	case w == nil:
+		return 0
+	case w.above != nil:
+		return w.above.SoFar()
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.total().Truncate(time.Microsecond)
+}
+
+// End stops the measuring.
+func (w *Watch) End() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.ended = true
+	w.measure()
+	w.reportRest(false) // the effect that called the run continues
+}
+
+// measure starts or stops the timer. mu is held.
+func (w *Watch) measure() {
+	awake := (w.state.Computes || w.state.Flying > w.state.Sleeping+w.rests) && !w.state.Replays && !w.ended
+	switch {
+	case awake == !w.since.IsZero():
+		return
+	case !awake:
+		w.timer.Stop()
+		w.spent = w.total()
+		w.since = time.Time{}
+	case w.timer == nil:
+		w.since = time.Now()
+		w.timer = time.AfterFunc(w.limit-w.spent, w.over)
+	default:
+		w.since = time.Now()
+		w.timer.Reset(w.limit - w.spent)
+	}
+	w.reportRest(!awake)
+}
+
+// reportRest reports to the watch above whether this one is at rest. mu is held.
+func (w *Watch) reportRest(rests bool) {
+	if w.above == nil || rests == w.counted {
+		return
+	}
+	if w.counted = rests; rests {
+		w.above.Rest(1)
+	} else {
+		w.above.Rest(-1)
+	}
+}
+
+// total returns how long the run has been awake. mu is held.
+func (w *Watch) total() time.Duration {
+	if w.since.IsZero() {
+		return w.spent
+	}
+	return w.spent + time.Since(w.since)
+}
