@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 
 	"github.com/vmcp-dev/vmcp/backends/internal/conn"
-	"github.com/vmcp-dev/vmcp/backends/internal/sharing"
 )
 
 // allCapabilities is what the main connection declares: some backends list tools according
@@ -38,9 +37,9 @@ func (h lease) release() {
 func (b *Backend) acquire(ctx context.Context, caller *Caller) (*conn.Conn, lease, error) {
 	if c := b.usable(); c != nil {
 		switch b.sharing(c, caller) {
-		case sharing.Main:
+		case Main:
 			return c, lease{}, nil
-		case sharing.Shared:
+		case Shared:
 			if shared := b.shared.usable(); shared != nil && caller.LogLevel == "" {
 				return shared, lease{}, nil
 			}
@@ -55,18 +54,18 @@ func (b *Backend) acquire(ctx context.Context, caller *Caller) (*conn.Conn, leas
 		return nil, lease{}, err
 	}
 	switch b.sharing(main, caller) {
-	case sharing.Shared:
+	case Shared:
 		c, err := b.sharedOr(ctx, main)
 		if err == nil {
 			c.SetLevel(ctx, caller.LogLevel)
 		}
 		return c, lease{}, err
-	case sharing.InTurns:
+	case InTurns:
 		if err := main.TakeTurn(ctx, caller); err != nil {
 			return nil, lease{}, err
 		}
 		return main, lease{conn: main}, nil
-	case sharing.Private:
+	case Private:
 		return b.acquirePrivate(ctx, main, caller)
 	}
 	return main, lease{}, nil
@@ -74,25 +73,25 @@ func (b *Backend) acquire(ctx context.Context, caller *Caller) (*conn.Conn, leas
 
 // rules returns the facts about the backend by which package sharing chooses connections; c is the main
 // connection.
-func (b *Backend) rules(c *conn.Conn) sharing.Backend {
-	return sharing.Backend{
+func (b *Backend) rules(c *conn.Conn) SharingBackend {
+	return SharingBackend{
 		Mode: b.settings.Load().Sessions, Stdio: b.dialer.Configured() == TransportStdio, SSE: b.dialer.Via() == TransportSSE, PerPrincipal: b.credentials.PerPrincipal(),
 		Modern: c.Modern, LegacyToo: c.LegacyToo, KeepsState: c.KeepsState(),
 	}
 }
 
 // sharing returns the kind of connection that a call for caller runs on; c is the main connection.
-func (b *Backend) sharing(c *conn.Conn, caller *Caller) sharing.Kind {
+func (b *Backend) sharing(c *conn.Conn, caller *Caller) SharingKind {
 	if caller == nil {
-		return sharing.Main
+		return Main
 	}
 	rules, who := b.rules(c), shares(caller)
 	return rules.Of(&who)
 }
 
 // shares returns the facts about a caller by which package sharing chooses its connection.
-func shares(c *Caller) sharing.Caller {
-	return sharing.Caller{Session: c.Session, Principal: c.Principal, Capabilities: c.Capabilities, Reachable: c.Sink != nil, LogLevel: c.LogLevel}
+func shares(c *Caller) SharingCaller {
+	return SharingCaller{Session: c.Session, Principal: c.Principal, Capabilities: c.Capabilities, Reachable: c.Sink != nil, LogLevel: c.LogLevel}
 }
 
 // usable returns the main connection, or nil while there is none.
@@ -126,13 +125,13 @@ func (b *Backend) await(ctx context.Context) (*conn.Conn, error) {
 
 // keyOf returns the key of the private session for a call of caller, and whether that session serves
 // one call at a time; c is the main connection.
-func (b *Backend) keyOf(c *conn.Conn, caller *Caller) (key sharing.Key, oneAtATime bool, err error) {
+func (b *Backend) keyOf(c *conn.Conn, caller *Caller) (key Key, oneAtATime bool, err error) {
 	rules, who := b.rules(c), shares(caller)
 	key, oneAtATime, err = rules.KeyOf(&who)
 	switch err {
 	case nil:
 		return key, oneAtATime, nil
-	case sharing.ErrTooLarge:
+	case SharingErrTooLarge:
 		return key, false, &Error{Backend: b.name, Kind: TooLarge, Err: err}
 	}
 	return key, false, &Error{Backend: b.name, Kind: Unavailable, Err: err}

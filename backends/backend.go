@@ -11,10 +11,9 @@ import (
 
 	"github.com/vmcp-dev/vmcp/backends/credentials"
 	"github.com/vmcp-dev/vmcp/backends/internal/conn"
-	"github.com/vmcp-dev/vmcp/backends/internal/listing"
-	"github.com/vmcp-dev/vmcp/backends/internal/pace"
-	"github.com/vmcp-dev/vmcp/backends/internal/settings"
-	"github.com/vmcp-dev/vmcp/backends/lines"
+
+	"github.com/vmcp-dev/vmcp/backends/internal/endpoint"
+
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/wire"
@@ -41,10 +40,10 @@ type Backend struct {
 	lister      atomic.Pointer[credentials.User] // the principal whose credential the main connection uses; see arrive.go
 	arrived     chan struct{}                    // cap 1: lister has changed
 
-	settings  atomic.Pointer[settings.Settings] // replaced, never changed
-	successor atomic.Pointer[Backend]           // receives the calls once this one is replaced
+	settings  atomic.Pointer[Settings] // replaced, never changed
+	successor atomic.Pointer[Backend]  // receives the calls once this one is replaced
 	stats     counters
-	outage    pace.Outage
+	outage    endpoint.Outage
 
 	ctx    context.Context
 	stop   context.CancelCauseFunc
@@ -64,7 +63,7 @@ type Backend struct {
 	suspicious   atomic.Bool      // a health check is due at once
 	active       atomic.Int64     // when the backend last answered, in unix nanoseconds
 
-	messages, stderr pace.Limiter
+	messages, stderr endpoint.Limiter
 
 	retiring atomic.Bool
 	quiet    chan struct{} // cap 1: the last call of a retiring backend has ended
@@ -103,10 +102,10 @@ type State struct {
 	Listening bool
 }
 
-func (s *Set) newBackend(cfg config.Backend, t settings.General) *Backend {
+func (s *Set) newBackend(cfg config.Backend, t General) *Backend {
 	b := &Backend{name: cfg.Name, cfg: cfg, set: s, log: slog.New(s.o.Lines.Handler(s.o.Log.Handler(), cfg.Name)).With("backend", cfg.Name),
 		changes: make(chan struct{}), wake: make(chan struct{}, 1), quiet: make(chan struct{}, 1)}
-	b.settings.Store(settings.For(cfg, t, nil))
+	b.settings.Store(For(cfg, t, nil))
 	b.credentials, b.arrived = s.credentials.Provider(cfg), make(chan struct{}, 1)
 	b.ctx, b.stop = context.WithCancelCause(context.Background())
 	b.dialer = conn.NewDialer(b.ctx, cfg, conn.Options{
@@ -118,8 +117,8 @@ func (s *Set) newBackend(cfg config.Backend, t settings.General) *Backend {
 	b.reopening = make(chan struct{}, reopenAtOnce)
 	b.pool.init(b)
 	b.subs.renew = make(chan struct{}, 1)
-	b.messages = pace.Limiter{Burst: messageBurst, Rate: messageRate, Report: b.leftOut("log messages")}
-	b.stderr = pace.Limiter{Burst: stderrBurst, Rate: stderrRate, Report: b.leftOut("lines of stderr")}
+	b.messages = endpoint.Limiter{Burst: messageBurst, Rate: messageRate, Report: b.leftOut("log messages")}
+	b.stderr = endpoint.Limiter{Burst: stderrBurst, Rate: stderrRate, Report: b.leftOut("lines of stderr")}
 	b.offer.Store(&Offer{})
 	b.state = State{Since: time.Now(), Transport: b.dialer.Configured()}
 	switch {
@@ -232,16 +231,16 @@ func (b *Backend) close() {
 func (b *Backend) notified(c *conn.Conn, method string, params json.RawMessage) {
 	switch method {
 	case wire.ToolsChanged:
-		b.listChangedOn(c, listing.Tools, method)
+		b.listChangedOn(c, conn.Tools, method)
 	case wire.PromptsChanged:
-		b.listChangedOn(c, listing.Prompts, method)
+		b.listChangedOn(c, conn.Prompts, method)
 	case wire.ResChanged:
-		b.listChangedOn(c, listing.Resources, method)
+		b.listChangedOn(c, conn.Resources, method)
 	case wire.ResUpdated:
 		b.updated(c.Session, params)
 	case wire.Acknowledged:
 		b.setListening(true)
-		b.changed(listing.All) // earlier changes were not announced
+		b.changed(conn.All) // earlier changes were not announced
 	default:
 		b.unrouted(c.Session, method, params)
 	}
@@ -282,7 +281,7 @@ func (b *Backend) logStarted(pid int) {
 // logStderr logs a line of a process's standard error. The error of a process that has ended quotes its last
 // lines.
 func (b *Backend) logStderr(line string) {
-	b.set.o.Lines.Add(b.name, lines.Stderr, "info", line)
+	b.set.o.Lines.Add(b.name, Stderr, "info", line)
 	if b.set.o.Log.Enabled(b.ctx, slog.LevelDebug) && b.stderr.Allow() {
 		b.log.Debug("stderr", "line", line)
 	}

@@ -4,25 +4,25 @@ import (
 	"encoding/json"
 	"testing"
 
-	"github.com/vmcp-dev/vmcp/backends/internal/encode"
+	"github.com/vmcp-dev/vmcp/backends/internal/conn"
 )
 
 const hop = `"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"c"},"io.modelcontextprotocol/clientCapabilities":`
 
 func TestFrame(t *testing.T) {
-	modern := encode.Request{Modern: true, Info: json.RawMessage(`{"name":"c"}`)}
-	principal := encode.Request{Principal: &encode.Principal{Issuer: "https://i", Subject: `a"b`}}
+	modern := conn.EncodeRequest{Modern: true, Info: json.RawMessage(`{"name":"c"}`)}
+	principal := conn.EncodeRequest{Principal: &conn.Principal{Issuer: "https://i", Subject: `a"b`}}
 	logs := modern
 	logs.Capabilities, logs.LogLevel = json.RawMessage(`{"roots":{}}`), "info"
 	for _, tt := range []struct {
 		name        string
-		of          encode.Request
+		of          conn.EncodeRequest
 		params      string
 		want, token string
 	}{
-		{"nothing to add", encode.Request{}, ``, ``, ``},
-		{"params stay", encode.Request{}, `{ "a": 1.0 }`, `{ "a": 1.0 }`, ``},
-		{"token re-minted", encode.Request{}, `{"_meta": {"progressToken":"t","x": 1},"a":1}`, `{"_meta": {"progressToken":7,"x":1},"a":1}`, `"t"`},
+		{"nothing to add", conn.EncodeRequest{}, ``, ``, ``},
+		{"params stay", conn.EncodeRequest{}, `{ "a": 1.0 }`, `{ "a": 1.0 }`, ``},
+		{"token re-minted", conn.EncodeRequest{}, `{"_meta": {"progressToken":"t","x": 1},"a":1}`, `{"_meta": {"progressToken":7,"x":1},"a":1}`, `"t"`},
 		{"modern", modern, ``, `{"_meta":{` + hop + `{}}}`, ``},
 		{"modern, empty params", modern, `{ }`, `{"_meta":{` + hop + `{}}}`, ``},
 		{"modern, with params", modern, ` {"a":1}`, `{"_meta":{` + hop + `{}},"a":1}`, ``},
@@ -47,10 +47,10 @@ func TestFrame(t *testing.T) {
 
 func TestListen(t *testing.T) {
 	capabilities := json.RawMessage(`{"tools":{"listChanged":true},"prompts":{"listChanged":false}}`)
-	if got := string(encode.Listen(capabilities, []string{"a:b"})); got != `{"notifications":{"resourceSubscriptions":["a:b"],"toolsListChanged":true}}` {
+	if got := string(conn.Listen(capabilities, []string{"a:b"})); got != `{"notifications":{"resourceSubscriptions":["a:b"],"toolsListChanged":true}}` {
 		t.Errorf("Listen = %s", got)
 	}
-	if got := encode.Listen(json.RawMessage(`{}`), nil); got != nil {
+	if got := conn.Listen(json.RawMessage(`{}`), nil); got != nil {
 		t.Errorf("Listen to nothing = %s", got)
 	}
 }

@@ -8,12 +8,12 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"github.com/vmcp-dev/vmcp/backends/lines"
+	"github.com/vmcp-dev/vmcp/backends"
 )
 
 func plain(s string) string { return s }
 
-func texts(all []lines.Line) (texts []string) {
+func texts(all []backends.Line) (texts []string) {
 	for _, l := range all {
 		texts = append(texts, l.Backend+"/"+l.Stream+"/"+l.Level+"/"+l.Text)
 	}
@@ -21,10 +21,10 @@ func texts(all []lines.Line) (texts []string) {
 }
 
 func TestTailAndSince(t *testing.T) {
-	l := lines.New(func(s string) string { return strings.ReplaceAll(s, "s3cret", "***TOKEN***") })
-	l.Add("a", lines.Stderr, "info", "one s3cret\r\n")
-	l.Add("b", lines.Own, "warning", "two")
-	l.Add("a", lines.MCP, "error", "three")
+	l := backends.New(func(s string) string { return strings.ReplaceAll(s, "s3cret", "***TOKEN***") })
+	l.Add("a", backends.Stderr, "info", "one s3cret\r\n")
+	l.Add("b", backends.Own, "warning", "two")
+	l.Add("a", backends.MCP, "error", "three")
 	if got, _ := l.Tail("", 2); strings.Join(texts(got), " ") != "b/vmcp/warning/two a/mcp/error/three" {
 		t.Errorf("tail of all = %q", texts(got))
 	}
@@ -33,8 +33,8 @@ func TestTailAndSince(t *testing.T) {
 		t.Errorf("tail of a = %q", texts(got))
 	}
 	_, _, _, more := l.Since("a", at)
-	l.Add("b", lines.Stderr, "info", "four")
-	l.Add("a", lines.Stderr, "info", "five")
+	l.Add("b", backends.Stderr, "info", "four")
+	l.Add("a", backends.Stderr, "info", "five")
 	<-more
 	if news, lost, _, _ := l.Since("a", at); strings.Join(texts(news), " ") != "a/stderr/info/five" || lost {
 		t.Errorf("news = %q, %v", texts(news), lost)
@@ -47,11 +47,11 @@ func TestTailAndSince(t *testing.T) {
 
 // TestBounds: many lines, long ones and invalid UTF-8 stay within the bounds.
 func TestBounds(t *testing.T) {
-	l := lines.New(plain)
+	l := backends.New(plain)
 	for range 3000 {
-		l.Add("many", lines.Stderr, "info", "x")
-		l.Add("long", lines.Stderr, "info", strings.Repeat("é", 50_000))
-		l.Add("odd", lines.Stderr, "info", strings.Repeat("\xff", 100))
+		l.Add("many", backends.Stderr, "info", "x")
+		l.Add("long", backends.Stderr, "info", strings.Repeat("é", 50_000))
+		l.Add("odd", backends.Stderr, "info", strings.Repeat("\xff", 100))
 	}
 	for name, want := range map[string]int{"many": 2000, "long": 31, "odd": 2000} {
 		got, _ := l.Tail(name, 1<<20)
@@ -72,7 +72,7 @@ func TestBounds(t *testing.T) {
 }
 
 func TestMessage(t *testing.T) {
-	l := lines.New(plain)
+	l := backends.New(plain)
 	for _, params := range []string{
 		`{"level":"warning","logger":"db","data":"slow \u001b[31m"}`, `{"level":"x","data":{"a": [1,
  2]}}`, `{}`, `[`, `{"level":"info","data":"` + strings.Repeat("x", 300<<10) + `"}`,
@@ -84,13 +84,13 @@ func TestMessage(t *testing.T) {
 	if strings.Join(texts(got), "|") != strings.Join(want, "|") {
 		t.Errorf("got %q\nwant %q", texts(got), want)
 	}
-	(*lines.Log)(nil).Message("a", nil)
+	(*backends.Log)(nil).Message("a", nil)
 }
 
 // TestHandler: records of level info and above are kept, whatever the level of the log.
 func TestHandler(t *testing.T) {
 	var out bytes.Buffer
-	l := lines.New(plain)
+	l := backends.New(plain)
 	log := slog.New(l.Handler(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelWarn}), "a")).With("backend", "a")
 	log.Debug("no")
 	log.Info("backend is ready", "tools", 3)

@@ -11,14 +11,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/vmcp-dev/vmcp/backends/internal/listing"
+	"github.com/vmcp-dev/vmcp/backends/internal/conn"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
 
 var errLost = errors.New("lost")
 
 // reader responds to tools/list by its cursor, and to all else with an error.
-func reader(log *strings.Builder, pages map[string]string) *listing.Reader {
+func reader(log *strings.Builder, pages map[string]string) *conn.Reader {
 	ask := func(_ context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
 		if method == wire.PromptsList {
 			return nil, errLost
@@ -28,11 +28,11 @@ func reader(log *strings.Builder, pages map[string]string) *listing.Reader {
 		}
 		return nil, wire.Errorf(wire.MethodNotFound, "no %s", method)
 	}
-	return &listing.Reader{Ask: ask, Lost: func(err error) bool { return err == errLost }, Log: slog.New(slog.NewTextHandler(log, nil)),
+	return &conn.Reader{Ask: ask, Lost: func(err error) bool { return err == errLost }, Log: slog.New(slog.NewTextHandler(log, nil)),
 		Capabilities: json.RawMessage(`{"tools":{},"resources":{}}`)}
 }
 
-func names(items []listing.Item) string {
+func names(items []conn.Item) string {
 	var b strings.Builder
 	for _, it := range items {
 		b.WriteString(it.Name)
@@ -48,14 +48,14 @@ func TestRefresh(t *testing.T) {
 		``:               `{"tools":[{"name":"a"},{"name":"b"}],"nextCursor":"2","ttlMs":60000,"cacheScope":"private"}`,
 		`{"cursor":"2"}`: `{"tools":[{"name":"c","x":1.0}],"ttlMs":1000,"cacheScope":"public"}`,
 	})
-	o := listing.Offer{Prompts: []listing.Item{{Name: "p"}}, Resources: []listing.Item{{Name: "r"}}, Templates: []listing.Item{{Name: "t"}}}
-	if err := r.Refresh(t.Context(), &o, listing.All); err != nil {
+	o := conn.Offer{Prompts: []conn.Item{{Name: "p"}}, Resources: []conn.Item{{Name: "r"}}, Templates: []conn.Item{{Name: "t"}}}
+	if err := r.Refresh(t.Context(), &o, conn.All); err != nil {
 		t.Fatal(err)
 	}
 	if names(o.Tools) != "abc" || string(o.Tools[2].Raw) != `{"name":"c","x":1.0}` || names(o.Prompts) != "" || names(o.Resources) != "r" || names(o.Templates) != "" {
 		t.Errorf("tools %q, prompts %q, resources %q, templates %q", names(o.Tools), names(o.Prompts), names(o.Resources), names(o.Templates))
 	}
-	if m := o.ToolsMeta; m.TTL != time.Second || m.CacheScope != "private" || o.Outdated(time.Second) != 0 || o.Outdated(2*time.Second) != listing.Tools {
+	if m := o.ToolsMeta; m.TTL != time.Second || m.CacheScope != "private" || o.Outdated(time.Second) != 0 || o.Outdated(2*time.Second) != conn.Tools {
 		t.Errorf("hints %+v, outdated after 2 s: %b", m, o.Outdated(2*time.Second))
 	}
 	if lists := o.Incomplete(); len(lists) > 0 {
@@ -65,7 +65,7 @@ func TestRefresh(t *testing.T) {
 		t.Errorf("log:\n%s", &log)
 	}
 	r.Capabilities = json.RawMessage(`{"prompts":{}}`)
-	if err := r.Refresh(t.Context(), &o, listing.Prompts); err != errLost {
+	if err := r.Refresh(t.Context(), &o, conn.Prompts); err != errLost {
 		t.Errorf("the connection is lost: %v", err)
 	}
 }
@@ -75,8 +75,8 @@ func TestARepeatedCursorEndsTheList(t *testing.T) {
 	var log strings.Builder
 	page := `{"tools":[{"name":"a"}],"nextCursor":"2"}`
 	r := reader(&log, map[string]string{``: page, `{"cursor":"2"}`: page})
-	var o listing.Offer
-	if err := r.Refresh(t.Context(), &o, listing.Tools); err != nil || names(o.Tools) != "aa" || !strings.Contains(log.String(), "list cut off") {
+	var o conn.Offer
+	if err := r.Refresh(t.Context(), &o, conn.Tools); err != nil || names(o.Tools) != "aa" || !strings.Contains(log.String(), "list cut off") {
 		t.Errorf("%v, tools %q, log:\n%s", err, names(o.Tools), &log)
 	}
 	if got := strings.Join(o.Incomplete(), " "); got != wire.ToolsList {
@@ -86,7 +86,7 @@ func TestARepeatedCursorEndsTheList(t *testing.T) {
 
 // TestOffer: equal items of the private and the shared lists share memory.
 func TestOffer(t *testing.T) {
-	base := &listing.Offer{Tools: []listing.Item{{Name: "a", Raw: json.RawMessage(`{"name":"a"}`)}}}
+	base := &conn.Offer{Tools: []conn.Item{{Name: "a", Raw: json.RawMessage(`{"name":"a"}`)}}}
 	for page, want := range map[string]struct {
 		names string
 		size  int64
@@ -108,9 +108,9 @@ func TestOffer(t *testing.T) {
 // TestOwn: one caller reads while others wait; the offer is kept until it may have changed, and
 // counted until the session is closed.
 func TestOwn(t *testing.T) {
-	var own listing.Own
+	var own conn.Own
 	var all atomic.Int64
-	base, mine := &listing.Offer{}, &listing.Offer{}
+	base, mine := &conn.Offer{}, &conn.Offer{}
 	if offer, wait := own.Known(base, 1); offer != nil || wait != nil {
 		t.Fatal("nobody has to read")
 	}
@@ -177,8 +177,8 @@ func TestEndlessListsAreCutOff(t *testing.T) {
 				}
 				return json.RawMessage(fmt.Sprintf(`{"tools":[%s],"nextCursor":"%d"}`, strings.Join(list, ","), cursor)), nil
 			}
-			var o listing.Offer
-			if err := r.Refresh(t.Context(), &o, listing.Tools); err != nil {
+			var o conn.Offer
+			if err := r.Refresh(t.Context(), &o, conn.Tools); err != nil {
 				t.Fatal(err)
 			}
 			if asked != tt.pages || len(o.Tools) != tt.entries || !strings.Contains(log.String(), "list cut off") {

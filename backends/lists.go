@@ -5,24 +5,24 @@ import (
 	"time"
 
 	"github.com/vmcp-dev/vmcp/backends/internal/conn"
-	"github.com/vmcp-dev/vmcp/backends/internal/listing"
+
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
 
 type (
 	// Offer is what a backend offers. It is immutable.
-	Offer = listing.Offer
+	Offer = conn.Offer
 	// Item is one entry of a list.
-	Item = listing.Item
+	Item = conn.Item
 	// ListMeta is how long and for whom a list may be cached; zero when the backend did not say.
-	ListMeta = listing.Meta
+	ListMeta = conn.Meta
 )
 
 // privateListTime bounds the wait for the lists of a private session.
 const privateListTime = 2 * time.Second
 
 // changed marks lists as stale and wakes the run loop, which reads them again.
-func (b *Backend) changed(bits listing.Bits) {
+func (b *Backend) changed(bits conn.Bits) {
 	b.stale.Or(bits)
 	b.wakeLoop()
 }
@@ -34,15 +34,15 @@ func (b *Backend) streaming(c *conn.Conn, first bool) {
 	switch {
 	case c.OnDemand:
 	case first:
-		b.changed(listing.All)
+		b.changed(conn.All)
 	default:
-		b.stale.Or(listing.All)
+		b.stale.Or(conn.All)
 	}
 }
 
 // listChanged counts a list changed notification.
-func (b *Backend) listChanged(bit listing.Bits) {
-	for i, l := range [...]listing.Bits{listing.Tools, listing.Prompts, listing.Resources} {
+func (b *Backend) listChanged(bit conn.Bits) {
+	for i, l := range [...]conn.Bits{conn.Tools, conn.Prompts, conn.Resources} {
 		if bit == l {
 			b.changeCounts[i].Add(1)
 		}
@@ -59,16 +59,16 @@ func (b *Backend) wakeLoop() {
 }
 
 // reader returns a reader of lists on c.
-func (b *Backend) reader(ctx context.Context, c *conn.Conn) *listing.Reader {
+func (b *Backend) reader(ctx context.Context, c *conn.Conn) *conn.Reader {
 	lost := func(err error) bool {
 		return !c.Usable() || ctx.Err() != nil || conn.KindOf(err) == Unavailable || conn.IsCredentialError(err)
 	}
-	return &listing.Reader{Ask: c.Request, Lost: lost, Capabilities: c.Peer.Capabilities, Log: b.log}
+	return &conn.Reader{Ask: c.Request, Lost: lost, Capabilities: c.Peer.Capabilities, Log: b.log}
 }
 
 // refresh reads the lists in bits and publishes a new offer. Only the loss of the
 // connection is an error: a list that the backend refuses keeps its content.
-func (b *Backend) refresh(ctx context.Context, c *conn.Conn, bits listing.Bits) error {
+func (b *Backend) refresh(ctx context.Context, c *conn.Conn, bits conn.Bits) error {
 	next := *b.Offer()
 	next.Revision, next.Instructions = c.Peer.Revision, c.Peer.Instructions
 	next.ServerInfo, next.Capabilities = c.Peer.ServerInfo, c.Peer.Capabilities
@@ -84,7 +84,7 @@ func (b *Backend) refresh(ctx context.Context, c *conn.Conn, bits listing.Bits) 
 // listChangedOn handles a list changed notification received on c. On a private session it
 // concerns that session's lists; the shared lists are read again as well, because they may have
 // changed, too.
-func (b *Backend) listChangedOn(c *conn.Conn, bit listing.Bits, method string) {
+func (b *Backend) listChangedOn(c *conn.Conn, bit conn.Bits, method string) {
 	if !c.OnDemand {
 		b.listChanged(bit)
 		return

@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"github.com/vmcp-dev/vmcp/backends/internal/conn"
-	"github.com/vmcp-dev/vmcp/backends/internal/sharing"
 )
 
 // Sessions that move to another process.
@@ -42,7 +41,7 @@ func (b *Backend) Resume(ctx context.Context, caller *Caller, name string) error
 	switch {
 	case err != nil:
 		return err
-	case !ok || b.sharing(main, caller) != sharing.Private:
+	case !ok || b.sharing(main, caller) != Private:
 		return b.dialer.Errorf(Unavailable, "its session for this client cannot be resumed")
 	}
 	key, oneAtATime, err := b.keyOf(main, caller)

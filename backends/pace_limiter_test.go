@@ -5,7 +5,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/vmcp-dev/vmcp/backends/internal/pace"
+	"github.com/vmcp-dev/vmcp/backends/internal/endpoint"
 )
 
 // TestLimiter: a flood is limited and the number of dropped lines reported, and slow lines are
@@ -14,7 +14,7 @@ func TestLimiter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		allowed := 0
 		reports := make(chan int, 10) // each comes from a goroutine of its own
-		c := &pace.Limiter{Burst: 20, Rate: 10, Report: func(n int) { reports <- n }}
+		c := &endpoint.Limiter{Burst: 20, Rate: 10, Report: func(n int) { reports <- n }}
 		for range 2000 {
 			if c.Allow() {
 				allowed++

@@ -6,13 +6,13 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/vmcp-dev/vmcp/backends/internal/pace"
+	"github.com/vmcp-dev/vmcp/backends/internal/endpoint"
 	"github.com/vmcp-dev/vmcp/config"
 )
 
 func TestBreaker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := pace.NewBreaker(&config.CircuitBreaker{Enabled: true, FailureThreshold: 2, Timeout: config.Duration(time.Minute)})
+		b := endpoint.NewBreaker(&config.CircuitBreaker{Enabled: true, FailureThreshold: 2, Timeout: config.Duration(time.Minute)})
 		state := func(when string, want int) {
 			t.Helper()
 			if got := b.State(); got != want {
@@ -44,13 +44,13 @@ func TestBreaker(t *testing.T) {
 			t.Errorf("after the trial: %v", err)
 		}
 	})
-	if err := (*pace.Breaker)(nil).Allow(); err != nil {
+	if err := (*endpoint.Breaker)(nil).Allow(); err != nil {
 		t.Errorf("without a breaker: %v", err)
 	}
 }
 
 func TestBackoffGrowsToABoundAndBeginsAgain(t *testing.T) {
-	var w pace.Backoff
+	var w endpoint.Backoff
 	for _, around := range []time.Duration{100, 200, 400, 800, 1600, 3200, 4000, 4000} {
 		around *= time.Millisecond
 		if d := w.Next(); d < around/2 || d > around*3/2 {
@@ -66,7 +66,7 @@ func TestBackoffGrowsToABoundAndBeginsAgain(t *testing.T) {
 // TestOutage: the output of a process that cannot be started is logged once, and the number of
 // attempts at powers of ten.
 func TestOutage(t *testing.T) {
-	var o pace.Outage
+	var o endpoint.Outage
 	if o.StartLevel(false) != slog.LevelInfo || o.Level(false) != slog.LevelInfo {
 		t.Error("the first start is not logged as any event")
 	}

@@ -12,8 +12,8 @@ import (
 	"testing/iotest"
 	"time"
 
-	"github.com/vmcp-dev/vmcp/backends/internal/deadline"
-	"github.com/vmcp-dev/vmcp/backends/internal/payload"
+	"github.com/vmcp-dev/vmcp/backends/internal/conn"
+
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
@@ -26,19 +26,19 @@ func (c *call) Malformed(err error) error { return fmt.Errorf("malformed: %w", e
 func (c *call) Finish()                   { c.finished++ }
 
 // streamed returns a response whose result begins in a small buffer and continues in rest.
-func streamed(t *testing.T, c *call, rest io.Reader) *payload.Response {
-	_, clock := deadline.Start(t.Context(), time.Minute, errors.New("late"))
-	held := payload.Grab(payload.Small)
+func streamed(t *testing.T, c *call, rest io.Reader) *conn.Response {
+	_, clock := conn.Start(t.Context(), time.Minute, errors.New("late"))
+	held := conn.Grab(conn.Small)
 	n := copy(held.B, `{"result":{"a":1,`)
 	start, ok := wire.SkimResult(held.B[:n])
 	if !ok {
 		t.Fatal("no result")
 	}
-	return &payload.Response{Body: payload.NewStream(c, clock, io.NopCloser(rest), held, start, n)}
+	return &conn.Response{Body: conn.NewStream(c, clock, io.NopCloser(rest), held, start, n)}
 }
 
 func TestStream(t *testing.T) {
-	long := strings.Repeat("x", 3*payload.Small)
+	long := strings.Repeat("x", 3*conn.Small)
 	for _, tt := range []struct {
 		name, rest string
 		edit       jsonscan.Edit
@@ -82,19 +82,19 @@ func TestHold(t *testing.T) {
 	}
 	r = streamed(t, c, strings.NewReader(`"b":2},"id":1}`))
 	defer r.Close()
-	if err := r.ReadAll(5); !errors.Is(err, payload.ErrTooLarge) {
+	if err := r.ReadAll(5); !errors.Is(err, conn.ErrTooLarge) {
 		t.Errorf("Hold of too little: %v", err)
 	}
 }
 
 // TestReadHead: a short body is read whole; of a long one the beginning, as soon as the result is in it.
 func TestReadHead(t *testing.T) {
-	for _, size := range []int{10, payload.Small, payload.Small + 1, payload.Large, payload.Large + 1, 4 * payload.Large} {
+	for _, size := range []int{10, conn.Small, conn.Small + 1, conn.Large, conn.Large + 1, 4 * conn.Large} {
 		for _, length := range []int64{-1, int64(size)} {
 			body := `{"result":"` + strings.Repeat("x", size-len(`{"result":""`)+2)
 			body = body[:size]
-			held, n, complete, err := payload.ReadHead(&http.Response{ContentLength: length, Body: io.NopCloser(strings.NewReader(body))})
-			if err != nil || complete != (size < payload.Large) || complete && n != size || string(held.B[:n]) != body[:n] || !complete && n <= payload.Small {
+			held, n, complete, err := conn.ReadHead(&http.Response{ContentLength: length, Body: io.NopCloser(strings.NewReader(body))})
+			if err != nil || complete != (size < conn.Large) || complete && n != size || string(held.B[:n]) != body[:n] || !complete && n <= conn.Small {
 				t.Errorf("of %d bytes (content length %d): %d read, complete %v, %v", size, length, n, complete, err)
 			}
 			held.Release()
@@ -103,19 +103,19 @@ func TestReadHead(t *testing.T) {
 }
 
 func TestReadLine(t *testing.T) {
-	long := strings.Repeat("x", 2*payload.Large)
+	long := strings.Repeat("x", 2*conn.Large)
 	r := bufio.NewReaderSize(strings.NewReader(" a \r\n\n"+long+"\nrest"), 16)
 	for _, want := range []string{"a", "", long} {
-		line, held, err := payload.ReadLine(r, 1<<20)
+		line, held, err := conn.ReadLine(r, 1<<20)
 		if err != nil || string(line) != want {
 			t.Fatalf("ReadLine = %.20q, %v, want %.20q", line, err, want)
 		}
 		held.Release()
 	}
-	if _, _, err := payload.ReadLine(r, 1<<20); err != io.EOF {
+	if _, _, err := conn.ReadLine(r, 1<<20); err != io.EOF {
 		t.Errorf("a line without its end: %v, want EOF", err)
 	}
-	if _, _, err := payload.ReadLine(bufio.NewReader(strings.NewReader(long)), payload.Large); err == nil || !strings.Contains(err.Error(), "larger than the limit of 65536 bytes") {
+	if _, _, err := conn.ReadLine(bufio.NewReader(strings.NewReader(long)), conn.Large); err == nil || !strings.Contains(err.Error(), "larger than the limit of 65536 bytes") {
 		t.Errorf("a line over the limit: %v", err)
 	}
 }

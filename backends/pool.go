@@ -10,8 +10,7 @@ import (
 
 	"github.com/vmcp-dev/vmcp/backends/credentials"
 	"github.com/vmcp-dev/vmcp/backends/internal/conn"
-	"github.com/vmcp-dev/vmcp/backends/internal/listing"
-	"github.com/vmcp-dev/vmcp/backends/internal/sharing"
+
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
@@ -57,7 +56,7 @@ type pool struct {
 	b *Backend
 
 	mu       sync.Mutex
-	all      map[sharing.Key]*private
+	all      map[Key]*private
 	used     int           // connections beside the main one
 	closing  int           // of those, how many are about to be released
 	waiting  int           // callers that wait for freed
@@ -68,7 +67,7 @@ type pool struct {
 // A private is a backend session of one client. All fields but key, caller, askable, transient
 // and lists are guarded by pool.mu.
 type private struct {
-	key       sharing.Key
+	key       Key
 	caller    Caller             // the client; its Sink is the out-of-call sink
 	askable   bool               // its client has capabilities and can be sent requests: calls need the event stream
 	transient bool               // it serves one call at a time and keeps no state between calls
@@ -85,7 +84,7 @@ type private struct {
 	moved     bool          // its client session moved to another process, which resumes the backend session
 	closed    bool          // removed from the table
 	reopening bool          // a goroutine runs reopen
-	lists     listing.Own   // has its own lock, a leaf
+	lists     conn.Own      // has its own lock, a leaf
 }
 
 // A dial is one attempt to open a private session's connection.
@@ -126,7 +125,7 @@ const (
 )
 
 func (l *pool) init(b *Backend) {
-	l.b, l.all, l.freed = b, map[sharing.Key]*private{}, make(chan struct{})
+	l.b, l.all, l.freed = b, map[Key]*private{}, make(chan struct{})
 }
 
 // maxConnections bounds the connections beside the main one.
@@ -139,7 +138,7 @@ func (l *pool) idle() config.SessionIdle { return *l.b.set.idle.Load() }
 // acquire finds the private session of key, or adds it with a source of credentials, and counts a user; release ends
 // the use. p is nil when there are maxSessions. mine is set when the caller has to start the dial d. With oneAtATime a
 // session that is in use is skipped: key.N is counted up to a free one.
-func (l *pool) acquire(key sharing.Key, caller *Caller, source credentials.Source, oneAtATime bool) (p *private, d *dial, mine bool) {
+func (l *pool) acquire(key Key, caller *Caller, source credentials.Source, oneAtATime bool) (p *private, d *dial, mine bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for p = l.all[key]; oneAtATime && p != nil && p.users > 0; p = l.all[key] {
@@ -165,7 +164,7 @@ func (l *pool) acquire(key sharing.Key, caller *Caller, source credentials.Sourc
 	return p, p.dial, mine
 }
 
-func newPrivate(key sharing.Key, caller *Caller, transient bool) *private {
+func newPrivate(key Key, caller *Caller, transient bool) *private {
 	c := *caller
 	c.Capabilities, c.Info, c.Sink = slices.Clone(c.Capabilities), slices.Clone(c.Info), c.OutOfCall
 	return &private{key: key, caller: c, askable: caller.Sink != nil && wire.CanAskAny(caller.Capabilities), transient: transient}
@@ -175,7 +174,7 @@ func newPrivate(key sharing.Key, caller *Caller, transient bool) *private {
 func (l *pool) find(session string) *private {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if p := l.all[sharing.Key{Session: session}]; p != nil && !p.ended {
+	if p := l.all[Key{Session: session}]; p != nil && !p.ended {
 		return p
 	}
 	return nil

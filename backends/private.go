@@ -6,8 +6,8 @@ import (
 	"slices"
 
 	"github.com/vmcp-dev/vmcp/backends/internal/conn"
-	"github.com/vmcp-dev/vmcp/backends/internal/encode"
-	"github.com/vmcp-dev/vmcp/backends/internal/pace"
+
+	"github.com/vmcp-dev/vmcp/backends/internal/endpoint"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
 
@@ -93,7 +93,7 @@ func (b *Backend) renew(ctx context.Context, p *private, c *conn.Conn) {
 	l.mu.Unlock()
 	c.SetLevel(ctx, level)
 	for _, uri := range uris {
-		if _, err := c.Request(ctx, wire.Subscribe, encode.URI(uri)); err != nil {
+		if _, err := c.Request(ctx, wire.Subscribe, conn.URI(uri)); err != nil {
 			b.log.Info("subscription not renewed", "uri", uri, "err", err)
 		}
 	}
@@ -118,9 +118,9 @@ func (b *Backend) lostPrivate(p *private, d *dial) {
 
 // reopen dials p again, with backoff, once the main connection is there.
 func (b *Backend) reopen(p *private) {
-	var wait pace.Backoff
+	var wait endpoint.Backoff
 	for {
-		if b.awaitUp() != nil || b.reopenOnce(p) || pace.Sleep(b.ctx, wait.Next()) != nil {
+		if b.awaitUp() != nil || b.reopenOnce(p) || endpoint.Sleep(b.ctx, wait.Next()) != nil {
 			return
 		}
 	}

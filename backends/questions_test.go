@@ -5,11 +5,11 @@ import (
 	"encoding/json"
 	"testing"
 
-	"github.com/vmcp-dev/vmcp/backends/internal/questions"
+	"github.com/vmcp-dev/vmcp/backends/internal/conn"
 )
 
 func TestTableOfQuestions(t *testing.T) {
-	table := questions.New()
+	table := conn.QuestionsNew()
 	one, two := json.RawMessage(`1`), json.RawMessage(`"1"`)
 	ctx, cancel := context.WithCancel(t.Context())
 	if !table.Add(one, func() {}, 2) || !table.Add(two, cancel, 2) || table.Add(json.RawMessage(`3`), nil, 2) {

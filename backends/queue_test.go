@@ -5,7 +5,7 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/vmcp-dev/vmcp/backends/internal/queue"
+	"github.com/vmcp-dev/vmcp/backends/internal/conn"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
 
@@ -14,7 +14,7 @@ const maxQueued = 4 << 20
 
 // TestFullQueueGivesTheCallUp: a result is not forwarded if messages before it were dropped.
 func TestFullQueueGivesTheCallUp(t *testing.T) {
-	q := queue.New()
+	q := conn.QueueNew()
 	note := wire.Message{Method: wire.LogMessage, Params: make(json.RawMessage, 100_000)}
 	n := 0
 	for q.Put(note) {
@@ -24,14 +24,14 @@ func TestFullQueueGivesTheCallUp(t *testing.T) {
 		t.Errorf("the queue took %d bytes, the bound is %d", held, maxQueued)
 	}
 	q.Finish(wire.Message{ID: json.RawMessage("1"), Result: json.RawMessage("{}")}, nil)
-	if _, answer, _, err := q.Take(); answer != nil || !errors.Is(err, queue.ErrFull) {
+	if _, answer, _, err := q.Take(); answer != nil || !errors.Is(err, conn.ErrFull) {
 		t.Errorf("the answer %v came out, %v", answer, err)
 	}
 }
 
 // Of two responses the first one counts, also if both are queued.
 func TestTheFirstAnswerCounts(t *testing.T) {
-	q := queue.New()
+	q := conn.QueueNew()
 	for _, result := range []string{`1`, `2`} {
 		q.Finish(wire.Message{Result: []byte(result)}, nil)
 	}

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/vmcp-dev/vmcp/backends/internal/listing"
-	"github.com/vmcp-dev/vmcp/backends/internal/settings"
+	"github.com/vmcp-dev/vmcp/backends/internal/conn"
+
 	"github.com/vmcp-dev/vmcp/config"
 )
 
@@ -30,17 +30,17 @@ const handOverTime = time.Minute
 // runs reports whether cfg can be applied to the backend in place. One that is down, perhaps because
 // of a wrong header, is replaced instead, so that it is tried at once.
 func (b *Backend) runs(cfg config.Backend) bool {
-	return settings.SameBut(b.cfg, cfg) && (b.serving() || b.dialer.Carries(cfg))
+	return SameBut(b.cfg, cfg) && (b.serving() || b.dialer.Carries(cfg))
 }
 
 // adjust applies settings in place.
-func (b *Backend) adjust(cfg config.Backend, t settings.General) {
-	b.settings.Store(settings.For(cfg, t, b.settings.Load()))
+func (b *Backend) adjust(cfg config.Backend, t General) {
+	b.settings.Store(For(cfg, t, b.settings.Load()))
 	if !b.dialer.Carries(cfg) {
 		if b.dialer.Apply(cfg) {
 			b.suspicious.Store(true)
 		}
-		b.stale.Or(listing.All) // the offer may depend on the credential
+		b.stale.Or(conn.All) // the offer may depend on the credential
 	}
 	b.wakeLoop() // the interval of health checks may have changed
 }

@@ -13,7 +13,7 @@ import (
 
 	"github.com/vmcp-dev/vmcp/backends/backendtest"
 	"github.com/vmcp-dev/vmcp/backends/internal/conn"
-	"github.com/vmcp-dev/vmcp/backends/internal/pace"
+	"github.com/vmcp-dev/vmcp/backends/internal/endpoint"
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/testmode"
@@ -41,14 +41,14 @@ func TestSettingsChangeInPlace(t *testing.T) {
 	if conn.KindOf(err) != Timeout {
 		t.Errorf("a long call: %v, want a timeout after the new 50ms", err)
 	}
-	if _, err = b.Call(t.Context(), &Request{Method: "tools/list"}); !errors.Is(err, pace.ErrOpen) {
+	if _, err = b.Call(t.Context(), &Request{Method: "tools/list"}); !errors.Is(err, endpoint.ErrOpen) {
 		t.Errorf("the call after it: %v, want the new breaker open", err)
 	}
 	if set := b.settings.Load(); set.CheckInterval != time.Hour || set.CheckThreshold != 7 {
 		t.Errorf("health checks: %+v", set)
 	}
 	applyAll(t, s, all) // nothing changed: an open breaker stays open
-	if _, err = b.Call(t.Context(), &Request{Method: "tools/list"}); !errors.Is(err, pace.ErrOpen) {
+	if _, err = b.Call(t.Context(), &Request{Method: "tools/list"}); !errors.Is(err, endpoint.ErrOpen) {
 		t.Errorf("after the same configuration again: %v", err)
 	}
 }

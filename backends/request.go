@@ -2,14 +2,13 @@ package backends
 
 import (
 	"github.com/vmcp-dev/vmcp/backends/internal/conn"
-	"github.com/vmcp-dev/vmcp/backends/internal/payload"
 )
 
 type (
 	// Request is one request to a backend, with the backend's names of tools, prompts and resources.
 	Request = conn.Request
 	// Response is the result of a call. It must be closed.
-	Response = payload.Response
+	Response = conn.Response
 	// Caller is the client that a call is made for.
 	Caller = conn.Caller
 	// Sink receives the messages that a backend sends during a call.
@@ -27,7 +26,7 @@ type (
 )
 
 // ErrTooLarge is wrapped by the error of Response.Bytes for a result over the limit.
-var ErrTooLarge = payload.ErrTooLarge
+var ErrTooLarge = conn.ErrTooLarge
 
 // Kinds of an Error.
 const (

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/vmcp-dev/vmcp/backends/internal/conn"
-	"github.com/vmcp-dev/vmcp/backends/internal/listing"
-	"github.com/vmcp-dev/vmcp/backends/internal/pace"
+
+	"github.com/vmcp-dev/vmcp/backends/internal/endpoint"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
 
@@ -41,7 +41,7 @@ const (
 //
 // run keeps the main connection until the backend is closed.
 func (b *Backend) run() {
-	var wait pace.Backoff
+	var wait endpoint.Backoff
 	for first := true; b.ctx.Err() == nil; first = false {
 		if !first {
 			b.stats.reconnects.Add(1)
@@ -96,7 +96,7 @@ func (b *Backend) runOnce() error {
 		}
 	}()
 	b.stale.Store(0) // refresh reads all lists
-	if err := b.refresh(ctx, c, listing.All); err != nil {
+	if err := b.refresh(ctx, c, conn.All); err != nil {
 		return err
 	}
 	b.main.Store(c)
@@ -173,7 +173,7 @@ func (b *Backend) renewOutdated(c *conn.Conn) {
 }
 
 // update reads lists that changed and calls Options.Changed, even when they are equal.
-func (b *Backend) update(c *conn.Conn, bits listing.Bits) {
+func (b *Backend) update(c *conn.Conn, bits conn.Bits) {
 	if err := b.refresh(c.Context(), c, bits); err != nil {
 		b.changedLater(bits)
 		return
@@ -182,7 +182,7 @@ func (b *Backend) update(c *conn.Conn, bits listing.Bits) {
 }
 
 // changedLater marks lists as stale after a failed read; the next wake or check retries.
-func (b *Backend) changedLater(bits listing.Bits) {
+func (b *Backend) changedLater(bits conn.Bits) {
 	b.stale.Or(bits)
 	b.suspicious.Store(true)
 }

@@ -26,8 +26,7 @@ import (
 	"github.com/vmcp-dev/vmcp/backends/credentials"
 	"github.com/vmcp-dev/vmcp/backends/internal/child"
 	"github.com/vmcp-dev/vmcp/backends/internal/conn"
-	"github.com/vmcp-dev/vmcp/backends/internal/settings"
-	"github.com/vmcp-dev/vmcp/backends/lines"
+
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/secret"
 )
@@ -61,7 +60,7 @@ type Options struct {
 	// them in Log and in errors. It may be nil.
 	Secrets *secret.Redactor
 	// Lines keeps the last lines about each backend. It may be nil.
-	Lines *lines.Log
+	Lines *Log
 	// Named is Secrets for the standard error of processes: it replaces a value by the name of its variable. Default
 	// Secrets.
 	Named *secret.Redactor
@@ -80,7 +79,7 @@ type Set struct {
 	privateLists atomic.Int64 // bytes of the lists of private sessions
 
 	mu      sync.Mutex
-	general settings.General    // guarded by mu: of the last Apply
+	general General             // guarded by mu: of the last Apply
 	all     []*Backend          // guarded by mu; replaced, never changed
 	next    map[string]*Backend // guarded by mu: successors of backends in all that are not ready yet, by name
 	closed  bool                // guarded by mu
@@ -150,7 +149,7 @@ func (s *Set) Apply(cfg *config.Config) error {
 	if err := s.credentials.SetStore(cfg.TokenStore); err != nil {
 		return err
 	}
-	s.general = settings.GeneralOf(cfg)
+	s.general = GeneralOf(cfg)
 	idle := cmp.Or(cfg.SessionIdle, defaultIdle)
 	s.idle.Store(&idle)
 	old := map[string]*Backend{}

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/vmcp-dev/vmcp/backends/internal/settings"
+	"github.com/vmcp-dev/vmcp/backends"
 	"github.com/vmcp-dev/vmcp/config"
 )
 
@@ -16,19 +16,19 @@ func TestFor(t *testing.T) {
 		Timeouts:        config.Timeouts{Default: config.Duration(time.Minute)},
 		FailureHandling: config.FailureHandling{HealthCheckInterval: config.Duration(time.Hour), CircuitBreaker: breaker},
 	}}
-	general := settings.GeneralOf(cfg)
-	old := settings.For(config.Backend{Name: "b", MaxSessions: 7}, general, nil)
+	general := backends.GeneralOf(cfg)
+	old := backends.For(config.Backend{Name: "b", MaxSessions: 7}, general, nil)
 	if old.Timeout != time.Minute || old.CheckInterval != time.Hour || old.CheckThreshold != 3 || old.MaxConnections != 64 || old.MaxSessions != 7 {
 		t.Errorf("For = %+v", old)
 	}
-	if own := settings.For(config.Backend{Timeout: config.Duration(time.Second)}, general, old); own.Timeout != time.Second || own.Breaker != old.Breaker {
+	if own := backends.For(config.Backend{Timeout: config.Duration(time.Second)}, general, old); own.Timeout != time.Second || own.Breaker != old.Breaker {
 		t.Errorf("For = %+v, want a second and the breaker from before", own)
 	}
 	cfg.Operational.FailureHandling.CircuitBreaker = &config.CircuitBreaker{Enabled: true, FailureThreshold: 4}
-	if other := settings.For(config.Backend{}, settings.GeneralOf(cfg), old); other.Breaker == old.Breaker {
+	if other := backends.For(config.Backend{}, backends.GeneralOf(cfg), old); other.Breaker == old.Breaker {
 		t.Error("another configuration has the breaker from before")
 	}
-	if none := settings.For(config.Backend{}, settings.GeneralOf(&config.Config{}), nil); none.Timeout != 30*time.Second || none.Breaker != nil {
+	if none := backends.For(config.Backend{}, backends.GeneralOf(&config.Config{}), nil); none.Timeout != 30*time.Second || none.Breaker != nil {
 		t.Errorf("of an empty configuration: %+v", none)
 	}
 }
@@ -36,10 +36,10 @@ func TestFor(t *testing.T) {
 func TestSameBut(t *testing.T) {
 	a := config.Backend{Name: "b", Command: "x", Timeout: config.Duration(time.Second), Sessions: "shared", MaxConnections: 1}
 	b := config.Backend{Name: "b", Command: "x"}
-	if !settings.SameBut(a, b) {
+	if !backends.SameBut(a, b) {
 		t.Error("other settings take another process")
 	}
-	if b.Args = []string{"y"}; settings.SameBut(a, b) {
+	if b.Args = []string{"y"}; backends.SameBut(a, b) {
 		t.Error("another command does not take another process")
 	}
 }

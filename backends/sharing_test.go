@@ -5,70 +5,70 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/vmcp-dev/vmcp/backends/internal/sharing"
+	"github.com/vmcp-dev/vmcp/backends"
 )
 
 // Callers by their names in the table of the package. Those that can be asked declare elicitation.
 var (
 	elicits   = json.RawMessage(`{"elicitation":{}}`)
-	stateless = sharing.Caller{Reachable: true}
-	anonymous = sharing.Caller{Reachable: true, Capabilities: elicits}
-	principal = sharing.Caller{Reachable: true, Principal: "ann"}
-	askedOf   = sharing.Caller{Reachable: true, Principal: "ann", Capabilities: elicits}
-	session   = sharing.Caller{Reachable: true, Session: "s1"}
-	asked     = sharing.Caller{Reachable: true, Session: "s1", Capabilities: elicits}
-	logs      = sharing.Caller{Reachable: true, Session: "s1", LogLevel: "info"}
+	stateless = backends.SharingCaller{Reachable: true}
+	anonymous = backends.SharingCaller{Reachable: true, Capabilities: elicits}
+	principal = backends.SharingCaller{Reachable: true, Principal: "ann"}
+	askedOf   = backends.SharingCaller{Reachable: true, Principal: "ann", Capabilities: elicits}
+	session   = backends.SharingCaller{Reachable: true, Session: "s1"}
+	asked     = backends.SharingCaller{Reachable: true, Session: "s1", Capabilities: elicits}
+	logs      = backends.SharingCaller{Reachable: true, Session: "s1", LogLevel: "info"}
 )
 
 // TestTableOfCapabilities is the table at the head of package sharing, row by row.
 func TestTableOfCapabilities(t *testing.T) {
-	modern := sharing.Backend{Modern: true}
-	both := sharing.Backend{Modern: true, LegacyToo: true, Stdio: true}
-	free := sharing.Backend{}
-	ids := sharing.Backend{KeepsState: true}
-	sse := sharing.Backend{SSE: true, KeepsState: true}
-	stdio := sharing.Backend{Stdio: true}
-	mode := func(b sharing.Backend, mode string) sharing.Backend { b.Mode = mode; return b }
-	each := func(b sharing.Backend) sharing.Backend { b.PerPrincipal = true; return b }
+	modern := backends.SharingBackend{Modern: true}
+	both := backends.SharingBackend{Modern: true, LegacyToo: true, Stdio: true}
+	free := backends.SharingBackend{}
+	ids := backends.SharingBackend{KeepsState: true}
+	sse := backends.SharingBackend{SSE: true, KeepsState: true}
+	stdio := backends.SharingBackend{Stdio: true}
+	mode := func(b backends.SharingBackend, mode string) backends.SharingBackend { b.Mode = mode; return b }
+	each := func(b backends.SharingBackend) backends.SharingBackend { b.PerPrincipal = true; return b }
 	for _, tt := range []struct {
-		backend sharing.Backend
-		caller  sharing.Caller
-		want    sharing.Kind
+		backend backends.SharingBackend
+		caller  backends.SharingCaller
+		want    backends.SharingKind
 		key     string // what tells private sessions apart; "" where none is looked for
 	}{
-		{modern, asked, sharing.Main, ""},
-		{modern, stateless, sharing.Main, ""},
-		{free, session, sharing.Shared, ""},
-		{free, asked, sharing.Main, ""},
-		{free, logs, sharing.Shared, ""},
-		{ids, session, sharing.Private, "session"},
-		{ids, principal, sharing.Private, "principal, capabilities"},
-		{ids, anonymous, sharing.Private, "capabilities"},
-		{ids, stateless, sharing.Shared, ""},
-		{sse, session, sharing.Private, "session"},
-		{sse, anonymous, sharing.Private, "capabilities, one at a time"},
-		{sse, principal, sharing.Private, "principal, capabilities"},
-		{sse, stateless, sharing.Shared, ""},
-		{stdio, session, sharing.Main, ""},
-		{stdio, stateless, sharing.Main, ""},
-		{stdio, asked, sharing.Private, "session"},
-		{stdio, logs, sharing.Private, "session"},
-		{stdio, anonymous, sharing.Private, "capabilities, one at a time"},
-		{both, asked, sharing.Private, "session"},
-		{both, session, sharing.Main, ""},
-		{both, anonymous, sharing.Main, ""},
-		{both, logs, sharing.InTurns, ""},
-		{mode(ids, "exclusive"), session, sharing.Private, "session"},
-		{mode(ids, "exclusive"), principal, sharing.Private, "principal, capabilities"},
-		{mode(stdio, "exclusive"), askedOf, sharing.Private, "principal, capabilities"},
-		{mode(stdio, "exclusive"), anonymous, sharing.Private, "refused"},
-		{mode(free, "exclusive"), session, sharing.Shared, ""},
-		{mode(ids, "shared"), asked, sharing.InTurns, ""},
-		{mode(ids, "shared"), session, sharing.Main, ""},
-		{mode(stdio, "shared"), anonymous, sharing.InTurns, ""},
-		{each(modern), session, sharing.Private, "session"},
-		{each(modern), principal, sharing.Private, "principal, capabilities"},
-		{each(stdio), askedOf, sharing.Private, "principal, capabilities, one at a time"},
+		{modern, asked, backends.Main, ""},
+		{modern, stateless, backends.Main, ""},
+		{free, session, backends.Shared, ""},
+		{free, asked, backends.Main, ""},
+		{free, logs, backends.Shared, ""},
+		{ids, session, backends.Private, "session"},
+		{ids, principal, backends.Private, "principal, capabilities"},
+		{ids, anonymous, backends.Private, "capabilities"},
+		{ids, stateless, backends.Shared, ""},
+		{sse, session, backends.Private, "session"},
+		{sse, anonymous, backends.Private, "capabilities, one at a time"},
+		{sse, principal, backends.Private, "principal, capabilities"},
+		{sse, stateless, backends.Shared, ""},
+		{stdio, session, backends.Main, ""},
+		{stdio, stateless, backends.Main, ""},
+		{stdio, asked, backends.Private, "session"},
+		{stdio, logs, backends.Private, "session"},
+		{stdio, anonymous, backends.Private, "capabilities, one at a time"},
+		{both, asked, backends.Private, "session"},
+		{both, session, backends.Main, ""},
+		{both, anonymous, backends.Main, ""},
+		{both, logs, backends.InTurns, ""},
+		{mode(ids, "exclusive"), session, backends.Private, "session"},
+		{mode(ids, "exclusive"), principal, backends.Private, "principal, capabilities"},
+		{mode(stdio, "exclusive"), askedOf, backends.Private, "principal, capabilities"},
+		{mode(stdio, "exclusive"), anonymous, backends.Private, "refused"},
+		{mode(free, "exclusive"), session, backends.Shared, ""},
+		{mode(ids, "shared"), asked, backends.InTurns, ""},
+		{mode(ids, "shared"), session, backends.Main, ""},
+		{mode(stdio, "shared"), anonymous, backends.InTurns, ""},
+		{each(modern), session, backends.Private, "session"},
+		{each(modern), principal, backends.Private, "principal, capabilities"},
+		{each(stdio), askedOf, backends.Private, "principal, capabilities, one at a time"},
 	} {
 		if got := tt.backend.Of(&tt.caller); got != tt.want {
 			t.Errorf("a call for %+v on %+v runs on %d, want %d", tt.caller, tt.backend, got, tt.want)
@@ -83,7 +83,7 @@ func TestTableOfCapabilities(t *testing.T) {
 }
 
 // apart returns the properties by which private sessions of callers such as c are distinguished.
-func apart(b sharing.Backend, c sharing.Caller) string {
+func apart(b backends.SharingBackend, c backends.SharingCaller) string {
 	key, oneAtATime, err := b.KeyOf(&c)
 	if err != nil {
 		return "refused"
@@ -91,11 +91,11 @@ func apart(b sharing.Backend, c sharing.Caller) string {
 	var by []string
 	for _, other := range []struct {
 		by     string
-		change func(*sharing.Caller)
+		change func(*backends.SharingCaller)
 	}{
-		{"session", func(c *sharing.Caller) { c.Session = "other" }},
-		{"principal", func(c *sharing.Caller) { c.Principal = "other" }},
-		{"capabilities", func(c *sharing.Caller) { c.Capabilities = json.RawMessage(`{"sampling":{}}`) }},
+		{"session", func(c *backends.SharingCaller) { c.Session = "other" }},
+		{"principal", func(c *backends.SharingCaller) { c.Principal = "other" }},
+		{"capabilities", func(c *backends.SharingCaller) { c.Capabilities = json.RawMessage(`{"sampling":{}}`) }},
 	} {
 		changed := c
 		if other.change(&changed); other.by == "session" && c.Session == "" || other.by == "principal" && c.Principal == "" {
@@ -115,11 +115,11 @@ func apart(b sharing.Backend, c sharing.Caller) string {
 // part of the key.
 func TestCapabilitiesAreBounded(t *testing.T) {
 	large := json.RawMessage(strings.Repeat(" ", 17<<10) + "{}")
-	b := sharing.Backend{KeepsState: true}
-	if _, _, err := b.KeyOf(&sharing.Caller{Principal: "ann", Capabilities: large}); err != sharing.ErrTooLarge {
+	b := backends.SharingBackend{KeepsState: true}
+	if _, _, err := b.KeyOf(&backends.SharingCaller{Principal: "ann", Capabilities: large}); err != backends.SharingErrTooLarge {
 		t.Errorf("of a principal: %v", err)
 	}
-	if _, _, err := b.KeyOf(&sharing.Caller{Session: "s1", Capabilities: large}); err != nil {
+	if _, _, err := b.KeyOf(&backends.SharingCaller{Session: "s1", Capabilities: large}); err != nil {
 		t.Errorf("of a session: %v", err)
 	}
 }

@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/vmcp-dev/vmcp/backends/internal/conn"
-	"github.com/vmcp-dev/vmcp/backends/internal/encode"
-	"github.com/vmcp-dev/vmcp/backends/internal/pace"
-	"github.com/vmcp-dev/vmcp/backends/internal/sharing"
+
+	"github.com/vmcp-dev/vmcp/backends/internal/endpoint"
+
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
 
@@ -182,7 +182,7 @@ func (b *Backend) setSubscribedFor(ctx context.Context, caller *Caller, uri stri
 	if err != nil {
 		return false, err
 	}
-	if caller.Session == "" || b.sharing(main, caller) != sharing.Private {
+	if caller.Session == "" || b.sharing(main, caller) != Private {
 		return false, nil
 	}
 	c, held, err := b.acquire(ctx, caller)
@@ -213,7 +213,7 @@ func subscribe(ctx context.Context, c *conn.Conn, uri string, on bool) error {
 	} else {
 		c.AwaitStream(ctx) // the updates are sent on it
 	}
-	_, err := c.Request(ctx, method, encode.URI(uri))
+	_, err := c.Request(ctx, method, conn.URI(uri))
 	return err
 }
 
@@ -282,7 +282,7 @@ func (b *Backend) restore(main *conn.Conn) {
 // resubscribe subscribes to all resources again on a new connection to a legacy backend.
 func (b *Backend) resubscribe(c *conn.Conn) {
 	for _, uri := range b.subs.list() {
-		if _, err := c.Request(c.Context(), wire.Subscribe, encode.URI(uri)); err != nil {
+		if _, err := c.Request(c.Context(), wire.Subscribe, conn.URI(uri)); err != nil {
 			b.log.Info("subscription not renewed", "uri", uri, "err", err)
 		}
 	}
@@ -293,10 +293,10 @@ func (b *Backend) resubscribe(c *conn.Conn) {
 // may have been missed before.
 func (b *Backend) listen(c *conn.Conn) {
 	defer c.AwaitListening()
-	var wait pace.Backoff
+	var wait endpoint.Backoff
 	for c.Usable() {
 		uris, change := b.subs.open(c)
-		params := encode.Listen(c.Peer.Capabilities, uris)
+		params := conn.Listen(c.Peer.Capabilities, uris)
 		if params == nil {
 			b.subs.acknowledged(c, change)
 			select {
@@ -326,7 +326,7 @@ func (b *Backend) listen(c *conn.Conn) {
 		if time.Since(start) > stableTime {
 			wait.Reset()
 		}
-		pace.Sleep(c.Context(), wait.Next())
+		endpoint.Sleep(c.Context(), wait.Next())
 	}
 	if b.subs.end(c) {
 		b.setListening(false)

@@ -24,7 +24,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/vmcp-dev/vmcp/backends"
-	"github.com/vmcp-dev/vmcp/backends/lines"
+
 	"github.com/vmcp-dev/vmcp/cases"
 	"github.com/vmcp-dev/vmcp/cluster"
 	"github.com/vmcp-dev/vmcp/config"
@@ -152,7 +152,7 @@ type Proxy struct {
 	server   atomic.Pointer[status.Server]
 	applied  status.Applied
 	shapes   shape.Table      // of the last results of tools, without values
-	lines    *lines.Log       // log lines about the backends
+	lines    *backends.Log    // log lines about the backends
 	named    *secret.Redactor // replaces secrets as secrets does, by the names of variables
 
 	applying sync.Mutex // held while a configuration is applied
@@ -187,7 +187,7 @@ func New(o Options) *Proxy {
 		o.Log = o.Log.With("server", o.Server)
 	}
 	p := &Proxy{options: o, log: o.Log, secrets: o.Secrets, config: &config.Config{}, named: &secret.Redactor{}, settled: make(chan struct{}), started: make(chan struct{})}
-	p.lines = lines.New(func(s string) string { return p.secrets.Text(p.named.Text(s)) })
+	p.lines = backends.New(func(s string) string { return p.secrets.Text(p.named.Text(s)) })
 	p.life, p.end = context.WithCancel(context.Background())
 	p.suspended = suspended.New(p.spawn)
 	p.spans = spans.New(o.Tracer, p.secrets.Text)

@@ -6,7 +6,7 @@ import (
 	"net/http"
 
 	"github.com/vmcp-dev/vmcp/backends/internal/endpoint"
-	"github.com/vmcp-dev/vmcp/backends/internal/pace"
+
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
@@ -32,7 +32,7 @@ type listening struct {
 // listen posts a subscriptions/listen, and again when its stream ends, until the client cancels it or the
 // endpoint refuses it.
 func (b *Bridge) listen(c *call) ([]byte, error) {
-	l, wait := &listening{}, pace.Backoff{}
+	l, wait := &listening{}, endpoint.Backoff{}
 	c.listen = l
 	for {
 		l.open, l.heard = false, false
@@ -48,7 +48,7 @@ func (b *Bridge) listen(c *call) ([]byte, error) {
 			b.say("the endpoint ended the subscriptions/listen stream; reopening it")
 		}
 		c.release()
-		if pace.Sleep(c.ctx, wait.Next()) != nil {
+		if endpoint.Sleep(c.ctx, wait.Next()) != nil {
 			return nil, nil
 		}
 	}

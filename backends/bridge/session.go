@@ -14,7 +14,7 @@ import (
 	"sync"
 
 	"github.com/vmcp-dev/vmcp/backends/internal/endpoint"
-	"github.com/vmcp-dev/vmcp/backends/internal/pace"
+
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
@@ -221,7 +221,7 @@ func (b *Bridge) follow(s *session) {
 // read forwards the messages of the session's GET stream, which it reopens until the session ends.
 // It returns when the endpoint has no such stream.
 func (b *Bridge) read(s *session) {
-	at, wait := endpoint.Start, pace.Backoff{}
+	at, wait := endpoint.Start, endpoint.Backoff{}
 	for {
 		resp, err := s.at.Get(s.ctx, at.Last)
 		if err == nil {
@@ -241,7 +241,7 @@ func (b *Bridge) read(s *session) {
 				return
 			}
 		}
-		if pace.Sleep(s.ctx, max(wait.Next(), at.Retry)) != nil {
+		if endpoint.Sleep(s.ctx, max(wait.Next(), at.Retry)) != nil {
 			return
 		}
 	}

@@ -14,7 +14,7 @@ import (
 	"net/http"
 	"sync/atomic"
 
-	"github.com/vmcp-dev/vmcp/backends/lines"
+	"github.com/vmcp-dev/vmcp/backends"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/spell"
 	"github.com/vmcp-dev/vmcp/proxy/status"
@@ -29,7 +29,7 @@ type Options struct {
 	// Tool describes a tool by its name; false if there is none.
 	Tool func(name string) (status.Tool, bool)
 	// Lines has the last log lines of the backends, whose names are Backends.
-	Lines    *lines.Log
+	Lines    *backends.Log
 	Backends func() []string
 	// Draining is closed when streaming responses have to end.
 	Draining <-chan struct{}

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/vmcp-dev/vmcp/backends/lines"
+	"github.com/vmcp-dev/vmcp/backends"
 )
 
 const (
@@ -21,7 +21,7 @@ const (
 
 // follower writes lines to one request.
 type follower struct {
-	lines   *lines.Log
+	lines   *backends.Log
 	backend string // "": of all backends
 	out     *json.Encoder
 	flush   func() error
@@ -85,7 +85,7 @@ func (f *follower) follow(gone, draining <-chan struct{}, at uint64) {
 	for {
 		news, lost, next, more := f.lines.Since(f.backend, at)
 		if lost {
-			news = slices.Insert(news, 0, lines.Line{Time: time.Now().UTC(), Backend: f.backend, Stream: lines.Own, Level: "warning", Text: "lines were written faster than this client read them: some are missing here"})
+			news = slices.Insert(news, 0, backends.Line{Time: time.Now().UTC(), Backend: f.backend, Stream: backends.Own, Level: "warning", Text: "lines were written faster than this client read them: some are missing here"})
 		}
 		if !f.write(news) {
 			return
@@ -107,7 +107,7 @@ func (f *follower) follow(gone, draining <-chan struct{}, at uint64) {
 }
 
 // write writes lines; false if the client has disconnected.
-func (f *follower) write(all []lines.Line) bool {
+func (f *follower) write(all []backends.Line) bool {
 	for _, line := range all {
 		if f.out.Encode(line) != nil {
 			return false

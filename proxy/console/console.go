@@ -19,7 +19,7 @@ import (
 
 	"github.com/vmcp-dev/vmcp/auth"
 	"github.com/vmcp-dev/vmcp/backends"
-	"github.com/vmcp-dev/vmcp/backends/lines"
+
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/proxy/admin"
@@ -78,7 +78,7 @@ func New(o Options) *Console {
 }
 
 // logs are the last lines about a backend.
-func (c *Console) logs(backend string) []lines.Line {
+func (c *Console) logs(backend string) []backends.Line {
 	last, _ := c.o.Admin.Lines.Tail(backend, logLines)
 	return last
 }

@@ -23,7 +23,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/vmcp-dev/vmcp/backends/lines"
+	"github.com/vmcp-dev/vmcp/backends"
 	"github.com/vmcp-dev/vmcp/proxy/status"
 )
 
@@ -35,7 +35,7 @@ type Options struct {
 	Runs   func(context.Context) ([]status.Run, error)
 	Run    func(ctx context.Context, id string) (status.Run, bool, error)
 	// Logs returns the last log lines of a backend. May be nil.
-	Logs func(backend string) []lines.Line
+	Logs func(backend string) []backends.Line
 	// Hide replaces the secrets of the configuration in a text.
 	Hide func(string) string
 }
@@ -331,7 +331,7 @@ type backend struct {
 	head
 	Backend status.Backend
 	Tools   []status.ToolRow
-	Logs    []lines.Line
+	Logs    []backends.Line
 	HasLogs bool
 }
 

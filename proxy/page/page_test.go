@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/vmcp-dev/vmcp/backends/lines"
+	"github.com/vmcp-dev/vmcp/backends"
 	"github.com/vmcp-dev/vmcp/internal/diag"
 	"github.com/vmcp-dev/vmcp/proxy/status"
 )
@@ -53,7 +53,7 @@ func hostilePages(tools int) *Pages {
 		},
 		Runs: func(context.Context) ([]status.Run, error) { return []status.Run{run}, nil },
 		Run:  func(_ context.Context, id string) (status.Run, bool, error) { return run, id != "none", nil },
-		Logs: func(string) []lines.Line { return []lines.Line{{Stream: hostile, Text: hostile}} },
+		Logs: func(string) []backends.Line { return []backends.Line{{Stream: hostile, Text: hostile}} },
 	})
 }
 

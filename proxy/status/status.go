@@ -6,7 +6,7 @@ import (
 	"encoding/json"
 	"time"
 
-	"github.com/vmcp-dev/vmcp/backends/lines"
+	"github.com/vmcp-dev/vmcp/backends"
 	"github.com/vmcp-dev/vmcp/internal/diag"
 )
 
@@ -154,7 +154,7 @@ type LastResult struct {
 }
 
 // LogLine is a line of GET /api/v1/backends/NAME/logs and GET /api/v1/logs, whose responses are one JSON text per line.
-type LogLine = lines.Line
+type LogLine = backends.Line
 
 // Failure is the document of every response that is not 2xx.
 type Failure struct {

@@ -6,7 +6,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/vmcp-dev/vmcp/backends/internal/pace"
+	"github.com/vmcp-dev/vmcp/backends/internal/endpoint"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
 
@@ -140,7 +140,7 @@ func (c *Conn) AwaitFirstQuestions(ctx context.Context, askable bool) {
 	c.Request(ctx, wire.Ping, nil)
 	asked, err := c.asking.Settled(ctx)
 	if asked && err == nil {
-		pace.Sleep(ctx, digestTime)
+		endpoint.Sleep(ctx, digestTime)
 		c.Request(ctx, wire.Ping, nil)
 	}
 }

@@ -6,9 +6,6 @@ import (
 	"net/http"
 	"sync"
 
-	"github.com/vmcp-dev/vmcp/backends/internal/deadline"
-	"github.com/vmcp-dev/vmcp/backends/internal/encode"
-	"github.com/vmcp-dev/vmcp/backends/internal/queue"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
@@ -25,8 +22,8 @@ type call struct {
 	token  json.RawMessage // the caller's progress token; nil for none
 	frame  []byte          // the request as it is sent
 	ctx    context.Context // ends with the deadline, the caller or the connection
-	clock  *deadline.Clock
-	queue  *queue.Queue // of a multiplexed connection; nil when the call reads its own stream
+	clock  *Clock
+	queue  *Queue // of a multiplexed connection; nil when the call reads its own stream
 
 	over bool // guarded by conn.mu: it has its response
 
@@ -39,7 +36,7 @@ type call struct {
 
 // encode sets the frame of the request.
 func (c *call) encode() {
-	r := encode.Request{ID: c.id, Method: c.method, Params: c.params, Modern: c.modern, Info: c.conn.d.o.Info, Principal: c.principal()}
+	r := EncodeRequest{ID: c.id, Method: c.method, Params: c.params, Modern: c.modern, Info: c.conn.d.o.Info, Principal: c.principal()}
 	if of := c.caller; of != nil {
 		r.Capabilities, r.LogLevel = of.Capabilities, of.LogLevel
 		if len(of.Info) > 0 {
@@ -78,7 +75,7 @@ func (c *call) deliver(m wire.Message, by via) {
 	case c.conn.private && !c.queue.Await(c.ctx): // blocks this client alone
 	case !c.queue.Put(m):
 		c.conn.d.stats.Dropped.Add(1)
-		c.clock.Cancel(queue.ErrFull)
+		c.clock.Cancel(ErrFull)
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/vmcp-dev/vmcp/backends/internal/queue"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
 
@@ -16,7 +15,7 @@ func TestPrivateQueueHoldsItsProcessBack(t *testing.T) {
 	const most = 4 << 20
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		k := &call{conn: &Conn{private: true}, queue: queue.New(), ctx: ctx}
+		k := &call{conn: &Conn{private: true}, queue: QueueNew(), ctx: ctx}
 		note := wire.Message{Method: wire.LogMessage, Params: make(json.RawMessage, 100_000)}
 		sent := 0
 		go func() {
@@ -37,7 +36,7 @@ func TestPrivateQueueHoldsItsProcessBack(t *testing.T) {
 			taken += len(items)
 			synctest.Wait()
 		}
-		k.queue = queue.New() // full again, until the call ends
+		k.queue = QueueNew() // full again, until the call ends
 		for range most/len(note.Params) + 2 {
 			k.queue.Put(note)
 		}

@@ -8,10 +8,7 @@ import (
 	"time"
 
 	"github.com/vmcp-dev/vmcp/backends/credentials"
-	"github.com/vmcp-dev/vmcp/backends/internal/deadline"
-	"github.com/vmcp-dev/vmcp/backends/internal/listing"
-	"github.com/vmcp-dev/vmcp/backends/internal/questions"
-	"github.com/vmcp-dev/vmcp/backends/internal/queue"
+
 	"github.com/vmcp-dev/vmcp/internal/httpclient"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/wire"
@@ -38,7 +35,7 @@ type Conn struct {
 	stop        context.CancelCauseFunc
 	Modern      bool
 	LegacyToo   bool                  // it is modern, and supports a revision with sessions as well
-	Peer        listing.Peer          // the backend's serverInfo, capabilities and instructions
+	Peer        Peer                  // the backend's serverInfo, capabilities and instructions
 	declared    json.RawMessage       // the client capabilities declared at initialize
 	multiplexed bool                  // all calls share one stream of frames (stdio, HTTP+SSE)
 	OnDemand    bool                  // of a private session: opened by a call
@@ -49,7 +46,7 @@ type Conn struct {
 	reserved    Slot                  // released by Close; nil for none
 	credential  credentials.Source    // of its HTTP requests; nil: none
 	http        *httpclient.Transport // of a principal's connection; nil: the Dialer's
-	asking      *questions.Table      // the backend's requests that its client has not answered
+	asking      *Table                // the backend's requests that its client has not answered
 	replies     replies               // to the backend's requests, and cancellations
 	turn        chan struct{}         // cap 1: held by the call that may receive requests and log messages; nil without turns
 
@@ -69,7 +66,7 @@ type Conn struct {
 }
 
 func (d *Dialer) newConn(p Purpose) *Conn {
-	c := &Conn{d: d, declared: p.Capabilities, calls: map[int64]*call{}, asking: questions.New()}
+	c := &Conn{d: d, declared: p.Capabilities, calls: map[int64]*call{}, asking: QuestionsNew()}
 	if who := p.Caller; who != nil {
 		c.OnDemand, c.Session = true, who.Session
 		c.private = who.Session != "" || who.Principal != "" || d.transport == TransportStdio
@@ -178,10 +175,10 @@ func (c *Conn) DoWithin(ctx context.Context, r *Request, limit time.Duration) (*
 // begin prepares a call and registers it.
 func (c *Conn) begin(ctx context.Context, r *Request, limit time.Duration) *call {
 	k := &call{conn: c, id: c.d.nextID.Add(1), method: r.Method, params: r.Params, header: r.Header, caller: r.For, modern: c.Modern || r.modern}
-	k.ctx, k.clock = deadline.Start(ctx, limit, ErrDeadline)
+	k.ctx, k.clock = Start(ctx, limit, ErrDeadline)
 	k.encode()
 	if c.multiplexed {
-		k.queue = queue.New()
+		k.queue = QueueNew()
 	}
 	if limit > 0 {
 		c.d.stats.Running.Add(1)
@@ -293,7 +290,7 @@ func (c *Conn) setIdleCall(of *Caller) { c.idleCall = c.newIdleCall(of) }
 // newIdleCall returns a call without a request, which carries the backend's requests to a client.
 func (c *Conn) newIdleCall(of *Caller) *call {
 	k := &call{conn: c, caller: of}
-	k.ctx, k.clock = deadline.Start(c.ctx, 0, ErrDeadline)
+	k.ctx, k.clock = Start(c.ctx, 0, ErrDeadline)
 	return k
 }
 

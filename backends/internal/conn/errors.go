@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net"
 
-	"github.com/vmcp-dev/vmcp/backends/internal/queue"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
 
@@ -133,7 +132,7 @@ func (d *Dialer) stopped(ctx context.Context, sent bool) error {
 		kind, cause = Timeout, ErrDeadline
 	case errors.Is(cause, ErrClosed) && !sent:
 		kind = Unavailable
-	case errors.Is(cause, ErrClosed), errors.Is(cause, queue.ErrFull), errors.Is(cause, errReplies):
+	case errors.Is(cause, ErrClosed), errors.Is(cause, ErrFull), errors.Is(cause, errReplies):
 		kind = Interrupted
 	}
 	return &Error{Backend: d.name, Kind: kind, Err: cause}

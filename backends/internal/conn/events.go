@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/vmcp-dev/vmcp/backends/internal/endpoint"
-	"github.com/vmcp-dev/vmcp/backends/internal/payload"
+
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
@@ -68,7 +68,7 @@ func (h *httpTransport) scan(k *call, body io.ReadCloser, pos *endpoint.Position
 }
 
 func (h *httpTransport) scanEvents(k *call, body *eventBody, pos *endpoint.Position) (*Response, error) {
-	held := payload.Grab(payload.Large)
+	held := Grab(Large)
 	for {
 		e, whole, err := body.events.NextPart(held.B[:0])
 		if err == nil && !whole {
@@ -109,7 +109,7 @@ func (h *httpTransport) broken(body io.Closer, err error) error {
 
 // largeEvent returns a response larger than held as a stream, and reads any other event
 // whole. A response on a resumable stream is read whole up to keptAnswer bytes.
-func (h *httpTransport) largeEvent(k *call, body *eventBody, e wire.Event, held *payload.Buffer, pos *endpoint.Position) (*Response, []byte, error) {
+func (h *httpTransport) largeEvent(k *call, body *eventBody, e wire.Event, held *Buffer, pos *endpoint.Position) (*Response, []byte, error) {
 	start, ok := wire.SkimResult(e.Data)
 	if ok {
 		from, to := jsonscan.Find(e.Data[:start], "id")
@@ -120,9 +120,9 @@ func (h *httpTransport) largeEvent(k *call, body *eventBody, e wire.Event, held 
 		return nil, all, err
 	}
 	if pos.Last == "" {
-		return &Response{Body: payload.NewStream(k, k.clock, body, held, start, len(e.Data))}, nil, nil
+		return &Response{Body: NewStream(k, k.clock, body, held, start, len(e.Data))}, nil, nil
 	}
-	more := payload.Grab(keptAnswer)
+	more := Grab(keptAnswer)
 	n := copy(more.B, e.Data)
 	m, err := io.ReadFull(body.events, more.B[n:])
 	n += m
@@ -130,7 +130,7 @@ func (h *httpTransport) largeEvent(k *call, body *eventBody, e wire.Event, held 
 	case err == nil:
 		pos.Note(e)
 		held.Release()
-		return &Response{Body: payload.NewStream(k, k.clock, body, more, start, n)}, nil, nil
+		return &Response{Body: NewStream(k, k.clock, body, more, start, n)}, nil, nil
 	case body.events.Ended():
 		err = nil
 	}

@@ -15,9 +15,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/vmcp-dev/vmcp/backends/internal/encode"
 	"github.com/vmcp-dev/vmcp/backends/internal/endpoint"
-	"github.com/vmcp-dev/vmcp/backends/internal/payload"
+
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
@@ -129,7 +128,7 @@ func (h *httpTransport) begin(resp *http.Response) {
 // readJSON reads a response of up to one buffer whole, and streams the result of a
 // larger one.
 func (h *httpTransport) readJSON(k *call, resp *http.Response) (*Response, error) {
-	held, n, complete, err := payload.ReadHead(resp)
+	held, n, complete, err := ReadHead(resp)
 	switch {
 	case err != nil:
 		resp.Body.Close()
@@ -145,7 +144,7 @@ func (h *httpTransport) readJSON(k *call, resp *http.Response) (*Response, error
 			held.Release()
 			return nil, k.Malformed(errors.New("the response is to another request"))
 		}
-		return &Response{Body: payload.NewStream(k, k.clock, resp.Body, held, start, n), AtMost: max(0, resp.ContentLength-int64(start)-1)}, nil
+		return &Response{Body: NewStream(k, k.clock, resp.Body, held, start, n), AtMost: max(0, resp.ContentLength-int64(start)-1)}, nil
 	}
 	defer resp.Body.Close()
 	defer held.Release()
@@ -160,7 +159,7 @@ func (h *httpTransport) readJSON(k *call, resp *http.Response) (*Response, error
 }
 
 // answer returns the response of a frame, which must be that to k. held is the frame's buffer, or nil.
-func (h *httpTransport) answer(k *call, frame []byte, held *payload.Buffer) (*Response, error) {
+func (h *httpTransport) answer(k *call, frame []byte, held *Buffer) (*Response, error) {
 	m, err := wire.Skim(frame)
 	if err == nil && !m.IsResponse() {
 		err = errors.New("the response has neither a result nor an error")
@@ -245,7 +244,7 @@ func (h *httpTransport) send(ctx context.Context, frame []byte) error {
 // cancel notifies a legacy backend; for a modern one the end of its stream is the cancellation.
 func (h *httpTransport) cancel(k *call) {
 	if !k.modern && k.method != wire.Initialize {
-		h.c.later(encode.Cancelled(k.id))
+		h.c.later(EncodeCancelled(k.id))
 	}
 }
 

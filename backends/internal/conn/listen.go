@@ -5,7 +5,6 @@ import (
 	"errors"
 	"time"
 
-	"github.com/vmcp-dev/vmcp/backends/internal/encode"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
 
@@ -49,7 +48,7 @@ func (c *Conn) Listen(params json.RawMessage, renew <-chan struct{}, acked func(
 	}
 	// The old request ends before there is a new one: some backends keep one set of subscriptions for a shared
 	// stream of frames.
-	c.send(encode.Cancelled(k.id))
+	c.send(EncodeCancelled(k.id))
 	late := time.NewTimer(renewGrace)
 	defer late.Stop()
 	select {

@@ -8,8 +8,7 @@ import (
 	"sync"
 
 	"github.com/vmcp-dev/vmcp/backends/internal/child"
-	"github.com/vmcp-dev/vmcp/backends/internal/encode"
-	"github.com/vmcp-dev/vmcp/backends/internal/payload"
+
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
@@ -19,7 +18,7 @@ import (
 type frameStream interface {
 	// read returns the next frame, in the buffer held, which the caller releases, or in other memory if held
 	// is nil.
-	read() (frame []byte, held *payload.Buffer, err error)
+	read() (frame []byte, held *Buffer, err error)
 	// write sends one frame. started says whether any of it may have reached the backend;
 	// after an error that wraps child.ErrPartial no other frame can be sent.
 	write(ctx context.Context, frame []byte) (started bool, err error)
@@ -58,7 +57,7 @@ func (x *multiplexer) read() {
 	}
 }
 
-func (x *multiplexer) dispatch(frame []byte, held *payload.Buffer) {
+func (x *multiplexer) dispatch(frame []byte, held *Buffer) {
 	m, err := wire.Skim(frame)
 	switch {
 	case err != nil:
@@ -134,11 +133,11 @@ func (c *call) drain() (resp *Response, err error, over bool) {
 // respond returns the response or error of a frame that was split by structure only. Results up
 // to payload.Large bytes are checked for valid JSON here; of larger ones a part may have been
 // passed on before the end is read.
-func (c *call) respond(m *wire.Message, held *payload.Buffer) (*Response, error) {
+func (c *call) respond(m *wire.Message, held *Buffer) (*Response, error) {
 	err := c.check(m)
 	switch {
 	case err == nil && m.Error == nil:
-		return payload.Pooled(m.Result, held), nil
+		return Pooled(m.Result, held), nil
 	case err == nil:
 		err = wire.ParseErrorObject(m.Error)
 	}
@@ -154,7 +153,7 @@ func (c *call) check(m *wire.Message) error {
 	if m.Error != nil {
 		value = m.Error
 	}
-	if len(value) <= payload.Large && !jsonscan.Valid(value) {
+	if len(value) <= Large && !jsonscan.Valid(value) {
 		return c.Malformed(errors.New("the response is not valid JSON"))
 	}
 	return nil
@@ -186,7 +185,7 @@ func (x *multiplexer) cancel(k *call) {
 	switch k.method {
 	case wire.Initialize, wire.Discover: // initialize must not be cancelled; server/discover precedes it
 	default:
-		x.c.later(encode.Cancelled(k.id))
+		x.c.later(EncodeCancelled(k.id))
 	}
 }
 

@@ -6,7 +6,7 @@ import (
 	"net/http"
 
 	"github.com/vmcp-dev/vmcp/backends/credentials"
-	"github.com/vmcp-dev/vmcp/backends/internal/encode"
+
 	"github.com/vmcp-dev/vmcp/internal/httpclient"
 )
 
@@ -155,9 +155,9 @@ func (c *call) passedHeader() http.Header {
 }
 
 // principal returns the caller's principal where passPrincipal is configured, else nil.
-func (c *call) principal() *encode.Principal {
+func (c *call) principal() *Principal {
 	if !c.conn.d.cfg.PassPrincipal || c.caller == nil || c.caller.User == nil {
 		return nil
 	}
-	return &encode.Principal{Issuer: c.caller.User.Issuer, Subject: c.caller.User.Subject}
+	return &Principal{Issuer: c.caller.User.Issuer, Subject: c.caller.User.Subject}
 }

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/vmcp-dev/vmcp/backends/credentials"
-	"github.com/vmcp-dev/vmcp/backends/internal/payload"
 )
 
 // Request is one request to a backend, with the backend's names of tools, prompts and resources.
@@ -25,12 +24,6 @@ type Request struct {
 
 	modern bool // sent in the form of 2026-07-28 before the revision is negotiated
 }
-
-// Response is the result of a call. It must be closed.
-type Response = payload.Response
-
-// ErrTooLarge is wrapped by the error of Response.Bytes for a result over the limit.
-var ErrTooLarge = payload.ErrTooLarge
 
 // Caller is the client that a call is made for.
 type Caller struct {

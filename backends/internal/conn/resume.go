@@ -3,7 +3,6 @@ package conn
 import (
 	"context"
 
-	"github.com/vmcp-dev/vmcp/backends/internal/listing"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
 
@@ -32,7 +31,7 @@ func (c *Conn) Detach() {
 
 // Resume opens a connection to a session that another process has opened. peer is the backend's. It fails
 // when the backend has forgotten the session.
-func (d *Dialer) Resume(ctx context.Context, p Purpose, s Session, peer listing.Peer) (*Conn, error) {
+func (d *Dialer) Resume(ctx context.Context, p Purpose, s Session, peer Peer) (*Conn, error) {
 	c, err := d.connect(ctx, p)
 	if err != nil {
 		return nil, err

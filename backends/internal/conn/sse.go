@@ -9,7 +9,7 @@ import (
 	"net/url"
 
 	"github.com/vmcp-dev/vmcp/backends/internal/endpoint"
-	"github.com/vmcp-dev/vmcp/backends/internal/payload"
+
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
 
@@ -101,7 +101,7 @@ func (f *sseStream) first(u *url.URL) (*url.URL, error) {
 	return to, nil
 }
 
-func (f *sseStream) read() ([]byte, *payload.Buffer, error) {
+func (f *sseStream) read() ([]byte, *Buffer, error) {
 	for {
 		e, err := f.events.Next()
 		if err != nil {

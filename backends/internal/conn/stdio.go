@@ -8,7 +8,7 @@ import (
 	"os"
 
 	"github.com/vmcp-dev/vmcp/backends/internal/child"
-	"github.com/vmcp-dev/vmcp/backends/internal/payload"
+
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
 
@@ -32,9 +32,9 @@ func (d *Dialer) startChild() (*stdioStream, error) {
 }
 
 // read returns the next frame. Lines that are not JSON objects are logged and skipped.
-func (s *stdioStream) read() ([]byte, *payload.Buffer, error) {
+func (s *stdioStream) read() ([]byte, *Buffer, error) {
 	for {
-		line, held, err := payload.ReadLine(s.reader, s.d.o.MaxMessage)
+		line, held, err := ReadLine(s.reader, s.d.o.MaxMessage)
 		if err != nil {
 			return nil, nil, s.ended(err)
 		}

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/vmcp-dev/vmcp/backends/internal/endpoint"
-	"github.com/vmcp-dev/vmcp/backends/internal/pace"
+
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
 
@@ -101,7 +101,7 @@ func (c *Conn) Slot() Slot {
 // readStream reads the stream until it is closed, and reopens it when it breaks.
 func (h *httpTransport) readStream(o *sessionStream) {
 	defer h.ended(o)
-	pos, taken := endpoint.Start, pace.Backoff{}
+	pos, taken := endpoint.Start, endpoint.Backoff{}
 	asked := false
 	for o.ctx.Err() == nil {
 		resp, err := h.at.Get(o.ctx, pos.Last)
@@ -119,7 +119,7 @@ func (h *httpTransport) readStream(o *sessionStream) {
 			h.c.d.o.Streaming(h.c, first)
 			h.scanAll(resp.Body, &pos)
 		case streamTaken(err):
-			pace.Sleep(o.ctx, taken.Next())
+			endpoint.Sleep(o.ctx, taken.Next())
 			continue
 		case h.streamRefused(o.ctx, err):
 			return
@@ -128,7 +128,7 @@ func (h *httpTransport) readStream(o *sessionStream) {
 			return
 		}
 		h.c.d.o.Suspect()
-		pace.Sleep(o.ctx, pace.Jittered(pos.Retry))
+		endpoint.Sleep(o.ctx, endpoint.Jittered(pos.Retry))
 	}
 	if !asked {
 		close(o.asked)

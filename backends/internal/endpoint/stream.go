@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/vmcp-dev/vmcp/backends/internal/pace"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
 
@@ -61,7 +60,7 @@ func (e *Endpoint) Get(ctx context.Context, last string) (*http.Response, error)
 // status.
 func (e *Endpoint) Resume(ctx context.Context, p *Position) (*http.Response, error) {
 	for failures := 0; ; failures++ {
-		if err := pace.Sleep(ctx, p.Retry); err != nil {
+		if err := Sleep(ctx, p.Retry); err != nil {
 			return nil, err
 		}
 		resp, err := e.Get(ctx, p.Last)

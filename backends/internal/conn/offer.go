@@ -1,6 +1,6 @@
 // Package listing reads the lists of a server page by page, with their caching hints. The lists of a
 // private session that differ from the shared ones are kept separately (Own).
-package listing
+package conn
 
 import (
 	"encoding/json"

@@ -36,7 +36,7 @@
 //
 // A process that supports both eras serves client sessions that can be asked in the legacy
 // one. The proxy's own requests (lists, health checks) run on the main connection.
-package sharing
+package backends
 
 import (
 	"crypto/sha256"
@@ -48,17 +48,17 @@ import (
 )
 
 // Kind is the kind of connection that a call runs on.
-type Kind int
+type SharingKind int
 
 const (
-	Main    Kind = iota // the main connection, concurrently with other calls
-	Shared              // the shared connection without capabilities, of clients that cannot be asked
-	InTurns             // the main connection, one such call at a time
-	Private             // a private session
+	Main    SharingKind = iota // the main connection, concurrently with other calls
+	Shared                     // the shared connection without capabilities, of clients that cannot be asked
+	InTurns                    // the main connection, one such call at a time
+	Private                    // a private session
 )
 
 // Backend is the facts about a backend that decide.
-type Backend struct {
+type SharingBackend struct {
 	Mode         string // sessions in its configuration: auto (or ""), shared or exclusive
 	Stdio, SSE   bool   // its transport; HTTP when neither
 	PerPrincipal bool   // each principal has its own credential
@@ -68,7 +68,7 @@ type Backend struct {
 }
 
 // Caller is the facts about the client of a call that decide.
-type Caller struct {
+type SharingCaller struct {
 	Session      string // of the client; "" for a stateless one
 	Principal    string
 	Capabilities json.RawMessage
@@ -76,10 +76,10 @@ type Caller struct {
 	LogLevel     string // "" for none
 }
 
-func (c *Caller) asks() bool { return c.Reachable && wire.CanAskAny(c.Capabilities) }
+func (c *SharingCaller) asks() bool { return c.Reachable && wire.CanAskAny(c.Capabilities) }
 
 // Of returns the kind of connection that a call for c runs on.
-func (b *Backend) Of(c *Caller) Kind {
+func (b *SharingBackend) Of(c *SharingCaller) SharingKind {
 	switch {
 	case b.PerPrincipal:
 		return Private
@@ -122,13 +122,13 @@ var (
 	// ErrNobody refuses a caller without an identity for an exclusive session.
 	ErrNobody = errors.New("sessions: exclusive needs a separate session for each client, and this caller cannot be distinguished from others: revision 2026-07-28 has no sessions, and the request is not authenticated; set incomingAuth: {type: local} where listen is a loopback address, or a login there; or use a client of an earlier revision, or sessions: auto")
 	// ErrTooLarge refuses a caller with more than maxCapabilities bytes of capabilities.
-	ErrTooLarge = fmt.Errorf("the declared capabilities are larger than %d bytes", maxCapabilities)
+	SharingErrTooLarge = fmt.Errorf("the declared capabilities are larger than %d bytes", maxCapabilities)
 )
 
 // KeyOf returns the key of the private session for a call for c. oneAtATime is set where that
 // session serves one call at a time, because a request of the backend does not show which call it
 // belongs to.
-func (b *Backend) KeyOf(c *Caller) (key Key, oneAtATime bool, err error) {
+func (b *SharingBackend) KeyOf(c *SharingCaller) (key Key, oneAtATime bool, err error) {
 	if c.Session != "" {
 		return Key{Session: c.Session}, false, nil
 	}
@@ -137,7 +137,7 @@ func (b *Backend) KeyOf(c *Caller) (key Key, oneAtATime bool, err error) {
 	case exclusive && c.Principal == "":
 		return key, false, ErrNobody
 	case len(c.Capabilities) > maxCapabilities:
-		return key, false, ErrTooLarge
+		return key, false, SharingErrTooLarge
 	}
 	sum := sha256.Sum256(c.Capabilities)
 	oneAtATime = !exclusive && (b.Stdio || b.SSE && c.asks())

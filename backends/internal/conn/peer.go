@@ -1,4 +1,4 @@
-package listing
+package conn
 
 import (
 	"encoding/json"

@@ -1,6 +1,6 @@
 // Package deadline has the timeout of one call, which progress extends, and which is
 // suspended while the backend waits for the client or the client for its bytes.
-package deadline
+package conn
 
 import (
 	"context"

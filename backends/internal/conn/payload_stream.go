@@ -1,10 +1,9 @@
-package payload
+package conn
 
 import (
 	"cmp"
 	"io"
 
-	"github.com/vmcp-dev/vmcp/backends/internal/deadline"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 )
 
@@ -28,7 +27,7 @@ const pieceSize = 32 << 10
 // value, and makes the changes of Response.Edit.
 type Stream struct {
 	call   Call
-	clock  *deadline.Clock
+	clock  *Clock
 	src    io.ReadCloser
 	buf    *Buffer          // nil once closed
 	piece  []byte           // part of buf that was read and not forwarded yet
@@ -39,7 +38,7 @@ type Stream struct {
 
 // NewStream returns the stream of a result that begins at buf.B[start:n] and continues
 // in src. From now on the call's clock runs only while src is read.
-func NewStream(c Call, clock *deadline.Clock, src io.ReadCloser, buf *Buffer, start, n int) *Stream {
+func NewStream(c Call, clock *Clock, src io.ReadCloser, buf *Buffer, start, n int) *Stream {
 	clock.Pause()
 	return &Stream{call: c, clock: clock, src: src, buf: buf, piece: buf.B[start:n], editor: jsonscan.Edit{}.Editor()}
 }

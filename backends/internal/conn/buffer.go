@@ -1,7 +1,7 @@
 // Package payload holds the results of calls in pooled memory: whole ones (Response.Result), and
 // ones that are forwarded while they are received (Stream). During a stream the call's clock runs
 // only while data of the backend is waited for.
-package payload
+package conn
 
 import "sync"
 

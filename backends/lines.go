@@ -6,7 +6,7 @@
 //	last, at := log.Tail("github", 100)
 //
 // The number and size of lines are bounded, and secrets are hidden before a line is added.
-package lines
+package backends
 
 import (
 	"slices"

@@ -1,4 +1,4 @@
-package lines
+package backends
 
 import (
 	"encoding/json"

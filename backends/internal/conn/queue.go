@@ -1,13 +1,12 @@
 // Package queue has the queue between the reader of a connection and one of its calls: the call's
 // messages in order, and then its response.
-package queue
+package conn
 
 import (
 	"context"
 	"errors"
 	"sync"
 
-	"github.com/vmcp-dev/vmcp/backends/internal/payload"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
 
@@ -21,7 +20,7 @@ type Queue struct {
 	bytes  int
 	lost   bool // it was full, and messages were dropped
 	answer *wire.Message
-	held   *payload.Buffer // of the response's frame
+	held   *Buffer // of the response's frame
 }
 
 // ErrFull is the cause of a call that was cancelled because its queue was full.
@@ -31,7 +30,7 @@ var ErrFull = errors.New("cancelled: the client reads its messages too slowly")
 const maxQueued = 4 << 20
 
 // New returns an empty queue.
-func New() *Queue {
+func QueueNew() *Queue {
 	return &Queue{signal: make(chan struct{}, 1), room: make(chan struct{}, 1)}
 }
 
@@ -78,7 +77,7 @@ func (q *Queue) wake() {
 }
 
 // Finish adds the response after all queued messages. Only the first response counts.
-func (q *Queue) Finish(m wire.Message, held *payload.Buffer) {
+func (q *Queue) Finish(m wire.Message, held *Buffer) {
 	q.mu.Lock()
 	first := q.answer == nil
 	if first {
@@ -92,7 +91,7 @@ func (q *Queue) Finish(m wire.Message, held *payload.Buffer) {
 }
 
 // Take empties the queue. ErrFull means that messages were dropped.
-func (q *Queue) Take() (items []wire.Message, answer *wire.Message, held *payload.Buffer, err error) {
+func (q *Queue) Take() (items []wire.Message, answer *wire.Message, held *Buffer, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.lost {

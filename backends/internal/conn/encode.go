@@ -1,6 +1,6 @@
 // Package encode encodes requests to a backend with the _meta of this hop, and the params of the
 // proxy's own requests.
-package encode
+package conn
 
 import (
 	"encoding/json"
@@ -15,7 +15,7 @@ import (
 const metaPrincipal = "dev.vmcp/principal"
 
 // Request is a request to a backend.
-type Request struct {
+type EncodeRequest struct {
 	ID     int64
 	Method string
 	Params json.RawMessage
@@ -44,7 +44,7 @@ func perRequestMeta(key string) bool {
 
 // Frame encodes the request. token is the caller's progress token, nil for none; in the frame it is
 // replaced by the id.
-func (r *Request) Frame() (frame []byte, token json.RawMessage) {
+func (r *EncodeRequest) Frame() (frame []byte, token json.RawMessage) {
 	meta := r.meta()
 	b := make([]byte, 0, len(r.Params)+len(meta)+len(r.Method)+96)
 	b = append(b, `{"jsonrpc":"2.0","id":`...)
@@ -60,7 +60,7 @@ func (r *Request) Frame() (frame []byte, token json.RawMessage) {
 
 // appendParams appends the params with this hop's _meta members (meta, without braces)
 // and the new progress token; all other bytes are unchanged.
-func (r *Request) appendParams(b, meta []byte) (out []byte, token json.RawMessage) {
+func (r *EncodeRequest) appendParams(b, meta []byte) (out []byte, token json.RawMessage) {
 	if len(r.Params) == 0 {
 		return append(append(append(b, `{"_meta":{`...), meta...), "}}"...), nil
 	}
@@ -97,7 +97,7 @@ func afterBrace(obj []byte) []byte {
 
 // appendMeta appends the caller's _meta: per-request keys replaced by ours, the progress
 // token by the id.
-func (r *Request) appendMeta(b, theirs, ours []byte) (out []byte, token json.RawMessage) {
+func (r *EncodeRequest) appendMeta(b, theirs, ours []byte) (out []byte, token json.RawMessage) {
 	b = append(append(b, '{'), ours...)
 	first := len(ours) == 0
 	jsonscan.Each(theirs, func(key, value []byte) bool {
@@ -121,7 +121,7 @@ func (r *Request) appendMeta(b, theirs, ours []byte) (out []byte, token json.Raw
 }
 
 // meta returns this hop's members of _meta, without braces.
-func (r *Request) meta() []byte {
+func (r *EncodeRequest) meta() []byte {
 	var b []byte
 	if r.Modern {
 		capabilities := r.Capabilities
@@ -148,7 +148,7 @@ func (r *Request) meta() []byte {
 }
 
 // Cancelled returns the notification that the request with an id is cancelled.
-func Cancelled(id int64) []byte {
+func EncodeCancelled(id int64) []byte {
 	return wire.Notification(wire.Cancelled, new(jsonscan.Object).Int("requestId", id).Text("reason", "the caller gave up").JSON())
 }
 

@@ -1,13 +1,13 @@
 // Package settings has the settings of a backend that can be changed while it runs: those that
 // concern the proxy alone, and neither the process nor the connections.
-package settings
+package backends
 
 import (
 	"cmp"
 	"reflect"
 	"time"
 
-	"github.com/vmcp-dev/vmcp/backends/internal/pace"
+	"github.com/vmcp-dev/vmcp/backends/internal/endpoint"
 	"github.com/vmcp-dev/vmcp/config"
 )
 
@@ -25,7 +25,7 @@ type Settings struct {
 	Timeout        time.Duration
 	CheckInterval  time.Duration
 	CheckThreshold int
-	Breaker        *pace.Breaker
+	Breaker        *endpoint.Breaker
 	circuit        *config.CircuitBreaker // the configuration of Breaker
 
 	Sessions                    string // auto, shared or exclusive
@@ -58,7 +58,7 @@ func For(cfg config.Backend, g General, old *Settings) *Settings {
 	if old != nil && reflect.DeepEqual(old.circuit, s.circuit) {
 		s.Breaker = old.Breaker
 	} else {
-		s.Breaker = pace.NewBreaker(s.circuit)
+		s.Breaker = endpoint.NewBreaker(s.circuit)
 	}
 	return s
 }

@@ -1,5 +1,5 @@
 // Package questions tracks the requests of a backend that a client has not answered yet.
-package questions
+package conn
 
 import (
 	"context"
@@ -15,7 +15,7 @@ type Table struct {
 }
 
 // New returns an empty table.
-func New() *Table {
+func QuestionsNew() *Table {
 	return &Table{open: map[string]context.CancelFunc{}, changed: make(chan struct{})}
 }
 

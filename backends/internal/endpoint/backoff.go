@@ -1,6 +1,6 @@
 // Package pace limits repetition: calls to a failing backend (Breaker), retries (Backoff),
 // lines in the log (Limiter, Outage).
-package pace
+package endpoint
 
 import (
 	"context"
