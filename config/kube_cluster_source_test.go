@@ -23,7 +23,7 @@ import (
 	"github.com/vmcp-dev/vmcp/config/kube/resolve"
 	"github.com/vmcp-dev/vmcp/internal/testkit"
 	"github.com/vmcp-dev/vmcp/internal/testmode"
-	"github.com/vmcp-dev/vmcp/proxy/validation"
+	"github.com/vmcp-dev/vmcp/proxy"
 )
 
 const ops = `apiVersion: vmcp.dev/v1alpha1
@@ -157,7 +157,7 @@ func start(t *testing.T, api *clustertest.API, identity string) *running {
 		t.Fatalf("namespace %q", client.Namespace)
 	}
 	r.Source = cluster.New(client, cluster.Options{Servers: r.servers, Identity: identity,
-		Resolver: resolve.New(resolve.Options{Check: validation.CheckTools, AllowAnonymous: true})})
+		Resolver: resolve.New(resolve.Options{Check: proxy.CheckTools, AllowAnonymous: true})})
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() { defer close(done); r.Run(ctx) }()

@@ -8,7 +8,7 @@ import (
 
 	"github.com/vmcp-dev/vmcp/config/kube/resolve"
 	"github.com/vmcp-dev/vmcp/internal/diag"
-	"github.com/vmcp-dev/vmcp/proxy/validation"
+	"github.com/vmcp-dev/vmcp/proxy"
 
 	"github.com/vmcp-dev/vmcp/config"
 )
@@ -31,7 +31,7 @@ func TestOneOfManyIsCompiledAlone(t *testing.T) {
 	compiled := 0
 	w.r = resolve.New(resolve.Options{AllowAnonymous: true, Check: func(c *config.Config) diag.Problems {
 		compiled++
-		return validation.CheckTools(c)
+		return proxy.CheckTools(c)
 	}})
 	w.apply(fiveHundred())
 	w.has("VirtualMCPServer ops", "ScriptsValid=True Compiled: 500 tools compiled")

@@ -11,7 +11,7 @@ import (
 	"github.com/vmcp-dev/vmcp/config/kube/object"
 	"github.com/vmcp-dev/vmcp/config/kube/resolve"
 	"github.com/vmcp-dev/vmcp/internal/diag"
-	"github.com/vmcp-dev/vmcp/proxy/validation"
+	"github.com/vmcp-dev/vmcp/proxy"
 )
 
 // A world is a namespace and its Resolver. Every server that can be served is served.
@@ -28,7 +28,7 @@ type world struct {
 }
 
 func newWorld(t testing.TB, o resolve.Options) *world {
-	o.Check = validation.CheckTools
+	o.Check = proxy.CheckTools
 	return &world{t: t, r: resolve.New(o), clock: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), served: map[string]*resolve.Server{},
 		state: resolve.State{Servers: map[string]*object.VirtualMCPServer{}, Entries: map[string]*object.MCPServerEntry{},
 			Scripted: map[string]*object.VirtualMCPScriptedToolDefinition{}, Composites: map[string]*object.VirtualMCPCompositeToolDefinition{},
@@ -38,7 +38,7 @@ func newWorld(t testing.TB, o resolve.Options) *world {
 
 // restart replaces the Resolver by a new one: the last good versions are lost.
 func (w *world) restart(o resolve.Options) {
-	o.Check = validation.CheckTools
+	o.Check = proxy.CheckTools
 	w.r, w.served = resolve.New(o), map[string]*resolve.Server{}
 }
 
@@ -109,7 +109,7 @@ func (w *world) serve(name string, s *resolve.Server) {
 			err = w.refuse(s)
 		}
 		if err == nil {
-			if problems := validation.CheckTools(s.Config); len(problems) > 0 {
+			if problems := proxy.CheckTools(s.Config); len(problems) > 0 {
 				err = problems
 			}
 		}

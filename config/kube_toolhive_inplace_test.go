@@ -17,13 +17,13 @@ import (
 	"github.com/vmcp-dev/vmcp/config/kube/resolve"
 	"github.com/vmcp-dev/vmcp/config/kube/toolhive"
 	"github.com/vmcp-dev/vmcp/internal/secret"
-	"github.com/vmcp-dev/vmcp/proxy/validation"
+	"github.com/vmcp-dev/vmcp/proxy"
 )
 
 // resolved is the configurations served for a namespace and the status of its servers, by name.
 func resolved(t *testing.T, state *resolve.State) (map[string]*config.Config, map[string]object.Status) {
 	t.Helper()
-	r := resolve.New(resolve.Options{Check: validation.CheckTools, AllowAnonymous: true})
+	r := resolve.New(resolve.Options{Check: proxy.CheckTools, AllowAnonymous: true})
 	configs := map[string]*config.Config{}
 	for name, s := range r.Resolve(state) {
 		if s.Config != nil {

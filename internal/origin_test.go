@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/vmcp-dev/vmcp/internal/origin"
+	"github.com/vmcp-dev/vmcp/proxy/edge"
 )
 
 func request(local, host string, origins ...string) *http.Request {
@@ -83,7 +83,7 @@ func TestCheckOfHostAndOrigin(t *testing.T) {
 		{name: "loopback's name from afar", hosts: hosts, local: there, host: "localhost", want: "host"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			from, err := origin.New(tt.hosts, tt.origins).Check(request(tt.local, tt.host, tt.from...))
+			from, err := edge.OriginNew(tt.hosts, tt.origins).Check(request(tt.local, tt.host, tt.from...))
 			if tt.want == "" && (err != nil || tt.from != nil && from != tt.from[0]) {
 				t.Errorf("Check = %q, %v", from, err)
 			}
@@ -108,7 +108,7 @@ func TestIsLocal(t *testing.T) {
 		{"from afar", request(there, "localhost"), false},
 		{"passed on", passed, false},
 	} {
-		if got := origin.IsLocal(tt.r); got != tt.want {
+		if got := edge.IsLocal(tt.r); got != tt.want {
 			t.Errorf("%s: IsLocal = %v, want %v", tt.name, got, tt.want)
 		}
 	}
@@ -121,7 +121,7 @@ func TestPreflight(t *testing.T) {
 	r.Header.Set("Access-Control-Request-Method", "POST")
 	r.Header.Set("Access-Control-Request-Headers", "content-type, Mcp-Param-Region, mcp-param-bad(name), cookie, mcp-param-")
 	w := httptest.NewRecorder()
-	origin.Preflight(w, r)
+	edge.Preflight(w, r)
 	got := w.Header().Get("Access-Control-Allow-Headers")
 	if w.Code != 204 || !strings.HasSuffix(got, ", mcp-param-region") || strings.Contains(got, "cookie") || strings.Contains(got, "bad") {
 		t.Errorf("%d, Access-Control-Allow-Headers: %s", w.Code, got)

@@ -7,12 +7,12 @@ import (
 
 	"github.com/vmcp-dev/vmcp/auth"
 	"github.com/vmcp-dev/vmcp/config"
-	"github.com/vmcp-dev/vmcp/proxy/access"
+	"github.com/vmcp-dev/vmcp/proxy"
 )
 
-func accessRules(t *testing.T, a config.Authz) *access.Rules {
+func accessRules(t *testing.T, a config.Authz) *proxy.AccessRules {
 	t.Helper()
-	r, problems := access.Compile(&config.Config{IncomingAuth: config.IncomingAuth{Authz: a}}, slog.New(slog.DiscardHandler))
+	r, problems := proxy.Compile(&config.Config{IncomingAuth: config.IncomingAuth{Authz: a}}, slog.New(slog.DiscardHandler))
 	if r == nil {
 		t.Fatal(problems)
 	}
@@ -25,7 +25,7 @@ func TestKnownPrincipalsAreBounded(t *testing.T) {
 	first := &auth.Principal{Subject: "first", Groups: []string{"g"}}
 	who := r.Who(first, "")
 	const generation = 5000 // two of them are kept
-	var once []*access.Who
+	var once []*proxy.Who
 	for i := range 3 * generation {
 		once = append(once, r.Who(&auth.Principal{Subject: fmt.Sprint(i), Groups: []string{"g"}}, ""))
 		if i%(generation/2) == 0 && r.Who(first, "") != who {
@@ -41,7 +41,7 @@ func TestKnownPrincipalsAreBounded(t *testing.T) {
 
 // Without policies nothing is decided; with them, admins see traces.
 func TestWho(t *testing.T) {
-	var none *access.Rules
+	var none *proxy.AccessRules
 	if none.Who(nil, "") != nil || !none.Who(nil, "").SeesTraces() || none.Who(nil, "").ScriptsAreOwners() {
 		t.Error("without policies somebody is asked about")
 	}

@@ -19,7 +19,6 @@ import (
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/testmode"
 	"github.com/vmcp-dev/vmcp/proxy"
-	"github.com/vmcp-dev/vmcp/proxy/validation"
 )
 
 const greet = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`
@@ -196,7 +195,7 @@ func TestABrokenTokensFileIsRefused(t *testing.T) {
 	if err := p.Apply(cfg); err == nil || !strings.Contains(err.Error(), "tokens[0].sha256") {
 		t.Errorf("Apply: %v", err)
 	}
-	if err := validation.Check(cfg); err == nil || !strings.Contains(fmt.Sprint(err), "tokens[0].sha256") {
+	if err := proxy.Check(cfg); err == nil || !strings.Contains(fmt.Sprint(err), "tokens[0].sha256") {
 		t.Errorf("Check: %v", err)
 	}
 	if resp, _ := ask(t, "POST", srv.URL+"/mcp", token["alice"], greet); resp.StatusCode != 200 {

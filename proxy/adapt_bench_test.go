@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/vmcp-dev/vmcp/proxy/adapt"
+	"github.com/vmcp-dev/vmcp/proxy/runs"
 )
 
 // BenchmarkEdit scans a result that needs no change.
@@ -16,7 +16,7 @@ func BenchmarkEdit(b *testing.B) {
 			b.SetBytes(int64(len(result)))
 			b.ReportAllocs()
 			for b.Loop() {
-				if got := (adapt.Result{}).Apply(result); &got[0] != &result[0] {
+				if got := (runs.Result{}).Apply(result); &got[0] != &result[0] {
 					b.Fatal("the result was copied")
 				}
 			}

@@ -13,10 +13,8 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/clip"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/wire"
-	"github.com/vmcp-dev/vmcp/proxy/members"
-	"github.com/vmcp-dev/vmcp/proxy/outcome"
-	"github.com/vmcp-dev/vmcp/proxy/outward"
-	"github.com/vmcp-dev/vmcp/proxy/record"
+
+	"github.com/vmcp-dev/vmcp/proxy/observe"
 )
 
 // What the audit log records of a visit at the door. A call is recorded in two places: begun, before anything is done,
@@ -37,7 +35,7 @@ func (v *visit) note(ctx context.Context) {
 		return
 	}
 	x := v.x
-	x.audit = passage{id: audit.NewID(), bytesIn: int64(len(x.params)), data: v.p.record.Request(ctx, l, x.params, x.Get(members.Arguments))}
+	x.audit = passage{id: audit.NewID(), bytesIn: int64(len(x.params)), data: v.p.record.Request(ctx, l, x.params, x.Get(Arguments))}
 	if x.script != nil {
 		x.audit.run = x.parent.audit.run
 	} else {
@@ -55,15 +53,15 @@ func (v *visit) begun(ctx context.Context) error {
 
 // written writes the event of a call that has ended. An error says that the event is not on disk although the
 // configuration requires that before the client gets its response.
-func (v *visit) written(ctx context.Context, o outcome.Outcome, took time.Duration, err error, result []byte) error {
+func (v *visit) written(ctx context.Context, o observe.Outcome, took time.Duration, err error, result []byte) error {
 	l := v.p.record.Log()
 	if l == nil || v.x.audit.id == "" {
 		return nil
 	}
-	e := v.event(ctx, record.Outcome(o, err), took, err)
-	e.Extra.Reason = record.Reason(o)
+	e := v.event(ctx, Outcome(o, err), took, err)
+	e.Extra.Reason = Reason(o)
 	e.Extra.BytesOut = int64(len(result))
-	if o == outcome.Suspended {
+	if o == observe.Suspended {
 		e.Extra.Run = v.x.audit.run
 	}
 	if result == nil {
@@ -76,7 +74,7 @@ func (v *visit) written(ctx context.Context, o outcome.Outcome, took time.Durati
 // event is the audit event of a call.
 func (v *visit) event(ctx context.Context, outcome string, took time.Duration, err error) *audit.Event {
 	x := v.x
-	e := &audit.Event{ID: x.audit.id, Type: record.Type(x.method), Outcome: outcome, Data: x.audit.data}
+	e := &audit.Event{ID: x.audit.id, Type: Type(x.method), Outcome: outcome, Data: x.audit.data}
 	v.p.record.Asker(ctx, e, x.client)
 	if x.script != nil {
 		e.Type = audit.StepCompleted
@@ -88,7 +86,7 @@ func (v *visit) event(ctx context.Context, outcome string, took time.Duration, e
 	if e.Extra.Parent != "" || x.audit.run != x.audit.id || v.entry != nil && v.entry.Script != nil {
 		e.Extra.Run = x.audit.run
 	}
-	e.Target.Method, e.Target.Type, e.Target.Name = x.method, record.Kind(x.method), v.asked()
+	e.Target.Method, e.Target.Type, e.Target.Name = x.method, Kind(x.method), v.asked()
 	if v.entry != nil {
 		e.Target.Backend, e.Target.Original = "scripts", v.entry.Name
 		if v.entry.Backend != nil {
@@ -97,7 +95,7 @@ func (v *visit) event(ctx context.Context, outcome string, took time.Duration, e
 	}
 	e.Extra.Duration, e.Extra.BytesIn = took, x.audit.bytesIn
 	e.Extra.Decision, e.Extra.Policy = x.decision.verdict.String(), x.decision.policy
-	e.Extra.Code = record.Code(err)
+	e.Extra.Code = Code(err)
 	return e
 }
 
@@ -106,32 +104,32 @@ func (v *visit) asked() string {
 	name := jsonscan.GetString(v.x.params, wire.MethodOf(v.x.method).Member)
 	switch {
 	case v.x.method == wire.ToolsCall:
-		name = jsonscan.Text(v.x.Get(members.Name))
+		name = jsonscan.Text(v.x.Get(Name))
 	case v.x.method == wire.ResourcesRead:
-		name = jsonscan.Text(v.x.Get(members.URI))
+		name = jsonscan.Text(v.x.Get(URI))
 	}
 	if v.entry == nil || v.entry.Name != name {
 		name = v.p.secrets.Text(name)
 	}
-	return clip.Bytes(name, record.MaxName)
+	return clip.Bytes(name, MaxName)
 }
 
 // auditAdmit writes the event of a request that is not a call, at its end; the error is as that of written.
-func (p *Proxy) auditAdmit(ctx context.Context, r request, o outcome.Outcome, took time.Duration, failed error) error {
+func (p *Proxy) auditAdmit(ctx context.Context, r request, o observe.Outcome, took time.Duration, failed error) error {
 	l := p.record.Log()
 	if l == nil {
 		return nil
 	}
-	e := &audit.Event{Type: record.Type(r.method), Outcome: record.Outcome(o, failed)}
+	e := &audit.Event{Type: Type(r.method), Outcome: Outcome(o, failed)}
 	if !l.Wants(e.Type) {
 		return nil
 	}
 	p.record.Asker(ctx, e, r.client)
 	e.Target.Method = r.method
-	if len(e.Target.Method) > record.MaxName || e.Type == audit.Request && methods[r.method].serve == nil {
-		e.Target.Method = clip.Bytes(p.secrets.Text(r.method), record.MaxName)
+	if len(e.Target.Method) > MaxName || e.Type == audit.Request && methods[r.method].serve == nil {
+		e.Target.Method = clip.Bytes(p.secrets.Text(r.method), MaxName)
 	}
-	e.Extra.Duration, e.Extra.Reason, e.Extra.Code = took, record.Reason(o), record.Code(failed)
+	e.Extra.Duration, e.Extra.Reason, e.Extra.Code = took, Reason(o), Code(failed)
 	return p.record.Put(ctx, e)
 }
 
@@ -141,13 +139,13 @@ func (v *visit) headOf(resp *backends.Response) []byte {
 		return nil
 	}
 	head := resp.Head()
-	return bytes.Clone(head[:min(len(head), record.MaxHead)])
+	return bytes.Clone(head[:min(len(head), MaxHead)])
 }
 
 // within is the context for serving an HTTP request.
 func (p *Proxy) within(r *http.Request, who *auth.Principal) context.Context {
 	ctx := p.outward.Load().Context(r, who)
-	if user := outward.Of(ctx).User; user != nil && user.Token != "" && p.backends.Arrive(ctx, user) {
+	if user := OutwardOf(ctx).User; user != nil && user.Token != "" && p.backends.Arrive(ctx, user) {
 		p.rebuild() // including backends whose start waited for a first caller's token
 	}
 	return p.record.Within(p.spans.Within(ctx, r.Header), r)

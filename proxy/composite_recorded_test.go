@@ -13,7 +13,7 @@ import (
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/migrate"
 	"github.com/vmcp-dev/vmcp/migrate/verify"
-	"github.com/vmcp-dev/vmcp/proxy/validation"
+	"github.com/vmcp-dev/vmcp/proxy"
 )
 
 // TestRecordedComposites repeats recorded runs of the legacy engine with compositeTools, over real backends: the client
@@ -37,7 +37,7 @@ func TestRecordedComposites(t *testing.T) {
 func serveRecorded(t *testing.T, c *verify.Case) {
 	cfg, err := config.Parse("vmcp.yaml", recordedConfig(t, c))
 	if err == nil && c.Want.Refused() != "" {
-		err = validation.Check(cfg)
+		err = proxy.Check(cfg)
 	}
 	if c.Want.Refused() != "" {
 		if err == nil || !strings.Contains(err.Error(), "vmcp.yaml:") {

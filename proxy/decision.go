@@ -9,10 +9,9 @@ import (
 	"github.com/vmcp-dev/vmcp/builtins"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 	"github.com/vmcp-dev/vmcp/policy"
-	"github.com/vmcp-dev/vmcp/proxy/access"
+
 	"github.com/vmcp-dev/vmcp/proxy/catalog"
 	"github.com/vmcp-dev/vmcp/proxy/edge"
-	"github.com/vmcp-dev/vmcp/proxy/members"
 )
 
 // A decision is what was decided about a request at the door, before anything was done; the zero value if nothing
@@ -36,9 +35,6 @@ var verdictNames = [...]string{"", "allow", "deny", "quota"}
 
 func (v verdict) String() string { return verdictNames[v] }
 
-// Anonymous is the subject of a client without authentication.
-const Anonymous = access.Anonymous
-
 // principalIn is the principal that makes a request of ctx; nil is anonymous. A resumed call belongs to the principal
 // of its last request.
 func (x *exchange) principalIn(ctx context.Context) *auth.Principal {
@@ -49,7 +45,7 @@ func (x *exchange) principalIn(ctx context.Context) *auth.Principal {
 }
 
 // whoIn is the principal of a request as the current policies identify it; nil without policies.
-func (p *Proxy) whoIn(ctx context.Context, x *exchange) *access.Who {
+func (p *Proxy) whoIn(ctx context.Context, x *exchange) *Who {
 	rules := p.rules.Load()
 	if rules == nil {
 		return nil
@@ -59,7 +55,7 @@ func (p *Proxy) whoIn(ctx context.Context, x *exchange) *access.Who {
 
 // decided is called when the policies may have changed: clients whose lists differ are notified, and subscriptions to
 // resources that may no longer be read get no more updates.
-func (p *Proxy) decided(before *access.Rules) {
+func (p *Proxy) decided(before *AccessRules) {
 	if before == nil && p.rules.Load() == nil {
 		return
 	}
@@ -122,7 +118,7 @@ func (v *visit) ask(e *catalog.Entry) policy.Decision {
 	x, c := v.x, v.p.catalogOf(v.x.client)
 	switch x.method {
 	case wire.ToolsCall, wire.PromptsGet:
-		return x.who.Decide(c, e, x.Get(members.Arguments))
+		return x.who.Decide(c, e, x.Get(Arguments))
 	case wire.ResourcesRead, wire.Subscribe:
 		return x.who.Decide(c, e, nil)
 	}

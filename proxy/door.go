@@ -17,10 +17,8 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/wire"
 	"github.com/vmcp-dev/vmcp/proxy/catalog"
 	"github.com/vmcp-dev/vmcp/proxy/edge"
-	"github.com/vmcp-dev/vmcp/proxy/members"
-	"github.com/vmcp-dev/vmcp/proxy/metrics"
-	"github.com/vmcp-dev/vmcp/proxy/outcome"
-	"github.com/vmcp-dev/vmcp/proxy/spans"
+
+	"github.com/vmcp-dev/vmcp/proxy/observe"
 )
 
 // The door.
@@ -60,7 +58,7 @@ func (p *Proxy) admit(ctx context.Context, r request, serve func(context.Context
 	began := time.Now()
 	spanned, end := p.spans.Request(ctx, r.method, r.revision, r.meta)
 	defer func() {
-		o := outcome.In(ctx, err)
+		o := observe.In(ctx, err)
 		took := time.Since(began)
 		end(o, err)
 		m.Done(o, took)
@@ -108,8 +106,8 @@ func (p *Proxy) call(ctx context.Context, x *exchange, c callable) (*backends.Re
 		v.leaveAtEnd(ctx, resp)
 		return resp, nil
 	}
-	if err == nil && x.outcome == outcome.NotYet {
-		x.outcome = outcome.OfResult(resp.Result, x.client.Modern())
+	if err == nil && x.outcome == observe.NotYet {
+		x.outcome = observe.OfResult(resp.Result, x.client.Modern())
 	}
 	var result []byte
 	if err == nil {
@@ -127,9 +125,9 @@ type visit struct {
 	p      *Proxy
 	x      *exchange
 	entry  *catalog.Entry // nil if there is none of that name
-	counts *metrics.Method
+	counts *observe.Method
 	began  time.Time
-	end    func(outcome.Outcome, error) // ends the span
+	end    func(observe.Outcome, error) // ends the span
 	head   []byte                       // beginning of a streamed result, if the audit records it
 }
 
@@ -167,12 +165,12 @@ func (v visit) leave(ctx context.Context, err error, result []byte) error {
 	o, took := v.x.outcome, time.Since(v.began)
 	switch {
 	case v.x.decision.verdict == denied:
-		o = outcome.Denied
-	case err != nil || o == outcome.NotYet:
-		o = outcome.In(ctx, err)
+		o = observe.Denied
+	case err != nil || o == observe.NotYet:
+		o = observe.In(ctx, err)
 	}
 	v.end(o, err)
-	if o == outcome.OK && result != nil && v.x.method == wire.ToolsCall {
+	if o == observe.OK && result != nil && v.x.method == wire.ToolsCall {
 		v.p.shapes.Note(v.entry.Name, result)
 	}
 	if v.x.script == nil {
@@ -182,7 +180,7 @@ func (v visit) leave(ctx context.Context, err error, result []byte) error {
 		v.counts.CalledByScript(o)
 	}
 	if v.x.method == wire.ToolsCall {
-		v.p.metrics.Calls.Called(metrics.ToolOf(v.entry), o, took)
+		v.p.metrics.Calls.Called(observe.ToolOf(v.entry), o, took)
 	}
 	if v.p.log.Enabled(ctx, slog.LevelDebug) {
 		v.log(ctx, o, took, err)
@@ -190,7 +188,7 @@ func (v visit) leave(ctx context.Context, err error, result []byte) error {
 	return v.written(ctx, o, took, err, result)
 }
 
-func (v visit) log(ctx context.Context, o outcome.Outcome, took time.Duration, err error) {
+func (v visit) log(ctx context.Context, o observe.Outcome, took time.Duration, err error) {
 	about := []slog.Attr{slog.String("method", v.x.method), slog.String("by", v.x.by())}
 	switch {
 	case v.x.script != nil:
@@ -217,7 +215,7 @@ func (v visit) name() string {
 const maxLine = 200
 
 // logged are the attributes of the log line about a request that has ended.
-func logged(o outcome.Outcome, took time.Duration, err error, about ...slog.Attr) []slog.Attr {
+func logged(o observe.Outcome, took time.Duration, err error, about ...slog.Attr) []slog.Attr {
 	about = append(about, slog.String("outcome", o.String()), slog.Duration("duration", took))
 	if err != nil {
 		about = append(about, slog.Any("err", err))
@@ -234,13 +232,13 @@ func (x *exchange) by() string {
 }
 
 // callSpan begins the span of a call.
-func (p *Proxy) callSpan(ctx context.Context, x *exchange) (context.Context, spans.End) {
+func (p *Proxy) callSpan(ctx context.Context, x *exchange) (context.Context, observe.End) {
 	switch {
 	case x.script == nil:
-		return p.spans.Request(ctx, x.method, x.client.Revision, x.Get(members.Meta))
+		return p.spans.Request(ctx, x.method, x.client.Revision, x.Get(Meta))
 	case !p.spans.Made():
 		return p.spans.Begin(ctx, "")
 	}
-	name := clip.Text(jsonscan.Text(x.Get(members.Name)), maxLine)
+	name := clip.Text(jsonscan.Text(x.Get(Name)), maxLine)
 	return p.spans.Begin(ctx, "call_tool "+name, attribute.String("vmcp.tool", name), attribute.String("vmcp.key", x.script.Options.Key))
 }

@@ -9,16 +9,13 @@ import (
 	"github.com/vmcp-dev/vmcp/backends"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/wire"
-	"github.com/vmcp-dev/vmcp/proxy/access"
-	"github.com/vmcp-dev/vmcp/proxy/adapt"
+
 	"github.com/vmcp-dev/vmcp/proxy/catalog"
 	"github.com/vmcp-dev/vmcp/proxy/edge"
-	"github.com/vmcp-dev/vmcp/proxy/edge/body"
-	"github.com/vmcp-dev/vmcp/proxy/host"
-	"github.com/vmcp-dev/vmcp/proxy/members"
-	"github.com/vmcp-dev/vmcp/proxy/outcome"
-	"github.com/vmcp-dev/vmcp/proxy/outward"
-	"github.com/vmcp-dev/vmcp/proxy/suspended"
+	"github.com/vmcp-dev/vmcp/proxy/runs"
+
+	"github.com/vmcp-dev/vmcp/proxy/observe"
+
 	"github.com/vmcp-dev/vmcp/script"
 )
 
@@ -28,19 +25,19 @@ type exchange struct {
 	client  *edge.Client
 	method  string
 	id      json.RawMessage
-	params  json.RawMessage // the client's, without the reserved _meta keys
-	header  http.Header     // nil on stdio
-	body    *body.Buffer    // the buffer that params is a part of; nil if it is not reused
-	pending *suspended.Call // set if the call of a stateless client can be suspended
+	params  json.RawMessage     // the client's, without the reserved _meta keys
+	header  http.Header         // nil on stdio
+	body    *edge.Buffer        // the buffer that params is a part of; nil if it is not reused
+	pending *runs.SuspendedCall // set if the call of a stateless client can be suspended
 	out     edge.FrameWriter
 
-	members.Members       // of the params as received
-	invalid         error // why the request is refused, found while params were read
+	Members       // of the params as received
+	invalid error // why the request is refused, found while params were read
 
-	script   *host.Call      // the call of a script; nil for a client's own request
+	script   *runs.HostCall  // the call of a script; nil for a client's own request
 	parent   *exchange       // the request that the script serves; nil for a client's own request
-	outcome  outcome.Outcome // set if the bytes of the result do not show it
-	who      *access.Who     // the requester for policies; nil without policies
+	outcome  observe.Outcome // set if the bytes of the result do not show it
+	who      *Who            // the requester for policies; nil without policies
 	unseen   *catalog.Entry  // the entry that was named and is invisible to the requester
 	task     *catalog.Entry  // the tool of the task that the request is about
 	decision decision        // by policies and quotas
@@ -73,7 +70,7 @@ func (x *exchange) caller() *backends.Caller {
 
 // callerIn describes the client to a backend, including its credentials in ctx.
 func (x *exchange) callerIn(ctx context.Context) *backends.Caller {
-	c, out := x.caller(), outward.Of(ctx)
+	c, out := x.caller(), OutwardOf(ctx)
 	c.User, c.Header = out.User, out.Header
 	return c
 }
@@ -95,7 +92,7 @@ func (x *exchange) Offer(method string, params json.RawMessage) {
 // clean removes reserved keys and secrets from a notification: a log message or a progress text may quote the request
 // that the backend got.
 func (x *exchange) clean(params json.RawMessage) json.RawMessage {
-	return x.p.secrets.JSON(adapt.CleanMeta(params))
+	return x.p.secrets.JSON(runs.CleanMeta(params))
 }
 
 func (x *exchange) wanted(method string, params json.RawMessage) bool {
@@ -126,7 +123,7 @@ func (x *exchange) asker() func(ctx context.Context, method string, params json.
 		defer script.Resting(ctx)()
 		switch {
 		case !x.client.Can(method):
-			return nil, adapt.CannotBeAsked(method)
+			return nil, runs.CannotBeAsked(method)
 		case pending != nil:
 			return pending.Ask(ctx, method, params)
 		case x.client.Session == nil:

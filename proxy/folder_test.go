@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/vmcp-dev/vmcp/config"
-	"github.com/vmcp-dev/vmcp/proxy/validation"
+	"github.com/vmcp-dev/vmcp/proxy"
 )
 
 // checkFolder checks a configuration with a folder of scripts and returns the problems, without the folder's name.
@@ -21,7 +21,7 @@ func checkFolder(t *testing.T, cfg config.Config, files map[string]string) strin
 	}
 	cfg.Scripts = []string{dir}
 	cfg.Complete()
-	err := validation.Check(&cfg)
+	err := proxy.Check(&cfg)
 	if err == nil {
 		return ""
 	}

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/vmcp-dev/vmcp/config"
-	"github.com/vmcp-dev/vmcp/proxy/validation"
+	"github.com/vmcp-dev/vmcp/proxy"
 )
 
 // A library is checked once, however many tools load it; mistakes in one that nothing loads are reported and do not
@@ -54,7 +54,7 @@ func TestWhatCompilesIsServed(t *testing.T) {
 		Script: "def run(params):\n    if params:\n        return {\"n\": \"one\"}\n    return {\"n\": 1}\n",
 	}}}
 	const want = `a.star:3:22: error: n wants an integer, this is a string [output]`
-	if got := validation.Check(cfg).Error(); got != want {
+	if got := proxy.Check(cfg).Error(); got != want {
 		t.Errorf("Check:\n got %s\nwant %s", got, want)
 	}
 	p, _ := start(t, cfg)

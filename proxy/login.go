@@ -11,12 +11,10 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 	"github.com/vmcp-dev/vmcp/proxy/catalog"
-	"github.com/vmcp-dev/vmcp/proxy/login"
-	"github.com/vmcp-dev/vmcp/proxy/members"
-	"github.com/vmcp-dev/vmcp/proxy/outcome"
-	"github.com/vmcp-dev/vmcp/proxy/outward"
+
+	"github.com/vmcp-dev/vmcp/proxy/observe"
+
 	"github.com/vmcp-dev/vmcp/proxy/runs"
-	"github.com/vmcp-dev/vmcp/proxy/suspended"
 )
 
 // Calls that need a login of their principal.
@@ -29,22 +27,22 @@ import (
 
 // takeLogin removes the answer to the question for a login from the params, which become those of the original request.
 // It returns nil if the request has no such answer.
-func (x *exchange) takeLogin() (*login.Answer, error) {
-	state := x.Get(members.State)
-	if !login.Asks(state) || !x.client.Modern() || x.script != nil {
+func (x *exchange) takeLogin() (*Answer, error) {
+	state := x.Get(State)
+	if !Asks(state) || !x.client.Modern() || x.script != nil {
 		return nil, nil
 	}
-	a := login.Read(state, x.Get(members.Responses))
+	a := Read(state, x.Get(Responses))
 	if a == nil {
 		return nil, runs.ErrState
 	}
 	x.params = jsonscan.Delete(x.params, func(key string) bool { return key == "requestState" || key == "inputResponses" })
-	x.Set(members.State, nil)
-	x.Set(members.Responses, nil)
+	x.Set(State, nil)
+	x.Set(Responses, nil)
 	for name, was := range map[string]struct {
-		at    members.Member
+		at    Member
 		value json.RawMessage
-	}{"requestState": {members.State, a.State}, "inputResponses": {members.Responses, a.Responses}} {
+	}{"requestState": {State, a.State}, "inputResponses": {Responses, a.Responses}} {
 		if was.value != nil {
 			x.params = jsonscan.Set(x.params, name, was.value)
 			x.Set(was.at, was.value)
@@ -55,11 +53,11 @@ func (x *exchange) takeLogin() (*login.Answer, error) {
 
 // loggedIn makes a call as bridge does; again after a login of the client's principal, if it needs one; and again after
 // a login with more scopes. answered is the client's answer to the question of its previous request; nil for none.
-func (p *Proxy) loggedIn(ctx context.Context, x *exchange, e *catalog.Entry, req *backends.Request, answered *login.Answer) (*backends.Response, error) {
-	base := outward.Of(ctx).Base
+func (p *Proxy) loggedIn(ctx context.Context, x *exchange, e *catalog.Entry, req *backends.Request, answered *Answer) (*backends.Response, error) {
+	base := OutwardOf(ctx).Base
 	var asked *credentials.PendingLogin // the last login that the client was asked for
 	if answered != nil {
-		asked = p.backends.PendingLogin(answered.ID, outward.Of(ctx).User)
+		asked = p.backends.PendingLogin(answered.ID, OutwardOf(ctx).User)
 		again, err := answered.Await(ctx, asked)
 		switch {
 		case err != nil:
@@ -77,9 +75,9 @@ func (p *Proxy) loggedIn(ctx context.Context, x *exchange, e *catalog.Entry, req
 		begun, err := p.backends.BeginLogin(need, base)
 		switch {
 		case err != nil:
-			return nil, login.Refused(need.Backend, err)
+			return nil, Refused(need.Backend, err)
 		case !x.canOpen(), asked != nil && (asked.ForScopes() || len(need.Scopes) == 0):
-			return nil, login.Refused(need.Backend, fmt.Errorf("%s has to log in at this backend: open %s in a browser, and call again", need.User.Subject, begun.URL()))
+			return nil, Refused(need.Backend, fmt.Errorf("%s has to log in at this backend: open %s in a browser, and call again", need.User.Subject, begun.URL()))
 		case x.client.Modern():
 			return x.askLater(begun)
 		}
@@ -104,9 +102,9 @@ func (x *exchange) canOpen() bool {
 
 // askNow asks a client with a session for a login, and waits for the login.
 func (x *exchange) askNow(ctx context.Context, l *credentials.PendingLogin) error {
-	answer, err := x.Request(ctx, wire.Elicit, login.Question(l))
+	answer, err := x.Request(ctx, wire.Elicit, Question(l))
 	if err == nil {
-		err = login.Wait(ctx, l, jsonscan.GetString(answer, "action"))
+		err = Wait(ctx, l, jsonscan.GetString(answer, "action"))
 	}
 	if err != nil {
 		return err
@@ -117,13 +115,13 @@ func (x *exchange) askNow(ctx context.Context, l *credentials.PendingLogin) erro
 
 // askLater is the input_required result that asks a stateless client for a login.
 func (x *exchange) askLater(l *credentials.PendingLogin) (*backends.Response, error) {
-	state, err := login.RequestState(l, x.Get(members.State), x.Get(members.Responses))
+	state, err := RequestState(l, x.Get(State), x.Get(Responses))
 	if err != nil {
 		return nil, err
 	}
-	x.outcome = outcome.Suspended
-	requests := new(jsonscan.Object).Raw(login.Key, suspended.InputRequest(wire.Elicit, login.Question(l))).JSON()
-	return &backends.Response{Result: suspended.InputRequired(requests, state)}, nil
+	x.outcome = observe.Suspended
+	requests := new(jsonscan.Object).Raw(Key, runs.InputRequest(wire.Elicit, Question(l))).JSON()
+	return &backends.Response{Result: runs.InputRequired(requests, state)}, nil
 }
 
 // serveLogin serves the pages for logins at backends.

@@ -7,9 +7,9 @@ import (
 	"github.com/vmcp-dev/vmcp/auth"
 	"github.com/vmcp-dev/vmcp/backends"
 	"github.com/vmcp-dev/vmcp/proxy/catalog"
-	"github.com/vmcp-dev/vmcp/proxy/metrics"
-	"github.com/vmcp-dev/vmcp/proxy/outcome"
-	"github.com/vmcp-dev/vmcp/proxy/overview"
+	"github.com/vmcp-dev/vmcp/proxy/observe"
+
+	"github.com/vmcp-dev/vmcp/proxy/operate"
 	"github.com/vmcp-dev/vmcp/proxy/runs"
 	store "github.com/vmcp-dev/vmcp/runs"
 )
@@ -19,15 +19,15 @@ import (
 // refused counts and logs a request with a refused credential. The cause is logged, but never the token.
 func (p *Proxy) refused(r *auth.Refusal) {
 	if r.Cause != nil {
-		p.log.Info("request refused", "outcome", outcome.Of(r).String(), "status", r.Status, "reason", r.Error(), "err", r.Cause)
+		p.log.Info("request refused", "outcome", observe.Of(r).String(), "status", r.Status, "reason", r.Error(), "err", r.Cause)
 	}
 	p.metrics.Refused(r.Status)
 }
 
 // state is the state for /metrics.
-func (p *Proxy) state() metrics.State {
+func (p *Proxy) state() observe.State {
 	c := p.catalog.Load()
-	s := metrics.State{
+	s := observe.State{
 		Edge: p.edge.Stats(), Listed: len(c.VisibleTools()), Problems: len(c.Problems), Suspended: p.suspended.Len(),
 		Dropped: p.suspended.Dropped(), Unwritten: p.record.Unwritten(), Waiting: p.admission.Waiting(),
 		Draining: p.edge.IsStopping(), Version: p.options.Version, Server: p.server.Load(), Applied: &p.applied, Replicas: p.replicas(),
@@ -50,8 +50,8 @@ func (p *Proxy) state() metrics.State {
 		if b.State().Status == backends.Disabled {
 			continue
 		}
-		s.Backends = append(s.Backends, metrics.Backend{
-			Name: b.Name(), Ready: overview.State(c, b).Status == backends.Ready, Tools: len(b.Offer().Tools), Unpinned: c.Unpinned(b), Stats: b.Stats(),
+		s.Backends = append(s.Backends, observe.Backend{
+			Name: b.Name(), Ready: operate.State(c, b).Status == backends.Ready, Tools: len(b.Offer().Tools), Unpinned: c.Unpinned(b), Stats: b.Stats(),
 		})
 	}
 	return s
@@ -78,9 +78,9 @@ func (p *Proxy) runOver(tool string, o runs.Outcome) {
 	how := o.How
 	switch {
 	case o.State == store.Cancelled:
-		how = outcome.Cancelled
-	case how == outcome.NotYet:
-		how = outcome.Limit
+		how = observe.Cancelled
+	case how == observe.NotYet:
+		how = observe.Limit
 	}
 	p.metrics.Runs.Over(tool, how)
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/vmcp-dev/vmcp/builtins"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 	"github.com/vmcp-dev/vmcp/proxy/edge"
-	"github.com/vmcp-dev/vmcp/proxy/outcome"
+	"github.com/vmcp-dev/vmcp/proxy/observe"
 	"github.com/vmcp-dev/vmcp/script"
 )
 
@@ -46,16 +46,16 @@ func TestOutcomeOfErrors(t *testing.T) {
 		{&auth.Refusal{Status: 401}, "denied"},
 		{&auth.Refusal{Status: 503}, "error"},
 	} {
-		if got := outcome.Of(tt.err).String(); got != tt.want {
+		if got := observe.Of(tt.err).String(); got != tt.want {
 			t.Errorf("Of(%T %v) = %s, want %s", tt.err, tt.err, got, tt.want)
 		}
-		if got := outcome.Of(fmt.Errorf("around: %w", tt.err)).String(); tt.err != nil && got != tt.want {
+		if got := observe.Of(fmt.Errorf("around: %w", tt.err)).String(); tt.err != nil && got != tt.want {
 			t.Errorf("Of(%T %v), wrapped, = %s, want %s", tt.err, tt.err, got, tt.want)
 		}
 	}
 	left, leave := context.WithCancel(t.Context())
 	leave()
-	if got := outcome.In(left, backend(backends.Interrupted)); got != outcome.Cancelled {
+	if got := observe.In(left, backend(backends.Interrupted)); got != observe.Cancelled {
 		t.Errorf("what broke off because its caller left is %s, want cancelled", got)
 	}
 }
@@ -83,7 +83,7 @@ func TestOutcomeOfResults(t *testing.T) {
 		{``, true, "ok"},
 		{`true`, true, "ok"},
 	} {
-		if got := outcome.OfResult([]byte(tt.result), tt.modern).String(); got != tt.want {
+		if got := observe.OfResult([]byte(tt.result), tt.modern).String(); got != tt.want {
 			t.Errorf("OfResult(%s, modern %v) = %s, want %s", tt.result, tt.modern, got, tt.want)
 		}
 	}
@@ -91,7 +91,7 @@ func TestOutcomeOfResults(t *testing.T) {
 
 // TestOutcomesHaveNames: the names that the help of metrics lists.
 func TestOutcomesHaveNames(t *testing.T) {
-	if got, want := outcome.Words(), "ok, tool_error, error, timeout, cancelled, denied, limit, suspended"; got != want || strings.Count(got, ",") != int(outcome.Count)-2 {
+	if got, want := observe.Words(), "ok, tool_error, error, timeout, cancelled, denied, limit, suspended"; got != want || strings.Count(got, ",") != int(observe.Count)-2 {
 		t.Errorf("Count are %s, want %s", got, want)
 	}
 }

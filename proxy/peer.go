@@ -6,10 +6,10 @@ import (
 	"sync/atomic"
 
 	"github.com/vmcp-dev/vmcp/auth"
-	"github.com/vmcp-dev/vmcp/proxy/access"
+
 	"github.com/vmcp-dev/vmcp/proxy/catalog"
 	"github.com/vmcp-dev/vmcp/proxy/edge"
-	"github.com/vmcp-dev/vmcp/proxy/overlay"
+
 	"github.com/vmcp-dev/vmcp/proxy/routing"
 	"github.com/vmcp-dev/vmcp/proxy/subscriptions"
 )
@@ -18,10 +18,10 @@ import (
 type peer struct {
 	p         *Proxy
 	session   *edge.Session
-	outOfCall *exchange                       // receives what backends send while no call of the session is running
-	overlay   atomic.Pointer[overlay.Overlay] // offers to this session only; nil for none
-	tasks     bool                            // initialize declared tasks to the client
-	principal atomic.Pointer[auth.Principal]  // of the last request; nil is anonymous
+	outOfCall *exchange                      // receives what backends send while no call of the session is running
+	overlay   atomic.Pointer[Overlay]        // offers to this session only; nil for none
+	tasks     bool                           // initialize declared tasks to the client
+	principal atomic.Pointer[auth.Principal] // of the last request; nil is anonymous
 	followed  subscriptions.Followed
 	kept      routing.Kept // what the shared store has of it, for other replicas
 }
@@ -34,7 +34,7 @@ func (p *Proxy) Open(ctx context.Context, s *edge.Session) edge.Peer {
 }
 
 // who is the client as the current policies identify it; nil without policies.
-func (s *peer) who() *access.Who {
+func (s *peer) who() *Who {
 	return s.p.rules.Load().Who(s.principal.Load(), s.session.Client.Profile)
 }
 
@@ -84,13 +84,13 @@ func (p *Proxy) catalogOfSession(s *edge.Session) *catalog.Catalog {
 // currentCatalog is the catalog of a client, after asking the backends with which it has private sessions.
 func (p *Proxy) currentCatalog(ctx context.Context, c *edge.Client) *catalog.Catalog {
 	if s := c.Session; s != nil {
-		peerOf(s).overlay.Store(overlay.Ask(ctx, p.backends.All(), s.ID))
+		peerOf(s).overlay.Store(Ask(ctx, p.backends.All(), s.ID))
 	}
 	return p.catalogOf(c)
 }
 
 // overlaid is the catalog with an overlay, cached.
-func (p *Proxy) overlaid(o *overlay.Overlay) *catalog.Catalog {
+func (p *Proxy) overlaid(o *Overlay) *catalog.Catalog {
 	if c := p.overlays.Find(p.catalog.Load(), o); c != nil {
 		return c
 	}

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/vmcp-dev/vmcp/config"
-	"github.com/vmcp-dev/vmcp/proxy/profile"
+	"github.com/vmcp-dev/vmcp/proxy/catalog"
 )
 
 // TestWhatBelongs: backends by name, tools by the last matching glob, scripts if they are named or no workloads are
@@ -28,13 +28,13 @@ func TestWhatBelongs(t *testing.T) {
 		{"a backend's tool from elsewhere does not come in by its name", "mail", "* web_get", "mail_send mail_delete"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			p := profile.New(&config.Profile{Name: "p", Workloads: strings.Fields(tt.workloads), Tools: strings.Fields(tt.tools)})
+			p := catalog.New(&config.Profile{Name: "p", Workloads: strings.Fields(tt.workloads), Tools: strings.Fields(tt.tools)})
 			if got := strings.Join(in(p, tools), " "); got != tt.want {
 				t.Errorf("workloads %q, tools %q:\n got %s\nwant %s", tt.workloads, tt.tools, got, tt.want)
 			}
 		})
 	}
-	if got := in(profile.Unknown("p"), tools); got != nil {
+	if got := in(catalog.Unknown("p"), tools); got != nil {
 		t.Errorf("an unknown profile has %v", got)
 	}
 	if got := in(nil, tools); len(got) != len(tools) {
@@ -42,7 +42,7 @@ func TestWhatBelongs(t *testing.T) {
 	}
 }
 
-func in(p *profile.Profile, tools []string) (has []string) {
+func in(p *catalog.Profile, tools []string) (has []string) {
 	for _, tool := range tools {
 		backend, name, _ := strings.Cut(tool, ".")
 		if backend == "script" && p.HasScript(name) || backend != "script" && p.HasTool(backend, name) {

@@ -28,33 +28,25 @@ import (
 	"github.com/vmcp-dev/vmcp/cases"
 	"github.com/vmcp-dev/vmcp/cluster"
 	"github.com/vmcp-dev/vmcp/config"
-	"github.com/vmcp-dev/vmcp/config/fingerprint"
+
 	"github.com/vmcp-dev/vmcp/internal/diag"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/secret"
-	"github.com/vmcp-dev/vmcp/proxy/access"
-	"github.com/vmcp-dev/vmcp/proxy/admission"
+
 	"github.com/vmcp-dev/vmcp/proxy/catalog"
-	"github.com/vmcp-dev/vmcp/proxy/catalog/pins"
-	"github.com/vmcp-dev/vmcp/proxy/catalog/scripted"
-	"github.com/vmcp-dev/vmcp/proxy/console"
-	"github.com/vmcp-dev/vmcp/proxy/edge"
-	"github.com/vmcp-dev/vmcp/proxy/history"
-	"github.com/vmcp-dev/vmcp/proxy/host"
-	"github.com/vmcp-dev/vmcp/proxy/metrics"
-	"github.com/vmcp-dev/vmcp/proxy/notifier"
-	"github.com/vmcp-dev/vmcp/proxy/outward"
-	"github.com/vmcp-dev/vmcp/proxy/overlay"
-	"github.com/vmcp-dev/vmcp/proxy/record"
-	"github.com/vmcp-dev/vmcp/proxy/recording"
-	"github.com/vmcp-dev/vmcp/proxy/routing"
 	"github.com/vmcp-dev/vmcp/proxy/runs"
-	"github.com/vmcp-dev/vmcp/proxy/shape"
-	"github.com/vmcp-dev/vmcp/proxy/spans"
+
+	"github.com/vmcp-dev/vmcp/proxy/edge"
+	"github.com/vmcp-dev/vmcp/proxy/operate"
+
+	"github.com/vmcp-dev/vmcp/proxy/observe"
+
+	"github.com/vmcp-dev/vmcp/proxy/routing"
+
 	"github.com/vmcp-dev/vmcp/proxy/status"
+
 	"github.com/vmcp-dev/vmcp/proxy/subscriptions"
-	"github.com/vmcp-dev/vmcp/proxy/suspended"
-	"github.com/vmcp-dev/vmcp/proxy/tasks"
+
 	"github.com/vmcp-dev/vmcp/quota"
 	store "github.com/vmcp-dev/vmcp/runs"
 	"github.com/vmcp-dev/vmcp/runs/seal"
@@ -106,11 +98,11 @@ type Options struct {
 }
 
 // Process is what the endpoints of one process share: limits.runs and limits.totalMemory apply to all of them together.
-type Process struct{ admission *admission.Admission }
+type Process struct{ admission *runs.Admission }
 
 // NewProcess makes a Process; charged is Options.Charged of all its endpoints.
 func NewProcess(charged func(bytes int64) (collecting <-chan struct{})) *Process {
-	return &Process{admission.New(charged)}
+	return &Process{runs.AdmissionNew(charged)}
 }
 
 // Proxy is one endpoint over many backends. It is safe for concurrent use.
@@ -118,47 +110,47 @@ type Proxy struct {
 	options   Options
 	log       *slog.Logger
 	secrets   *secret.Redactor
-	spans     *spans.Spans
+	spans     *observe.Spans
 	backends  *backends.Set
-	outward   atomic.Pointer[outward.Rules]
-	rules     atomic.Pointer[access.Rules] // nil: no policies
+	outward   atomic.Pointer[OutwardRules]
+	rules     atomic.Pointer[AccessRules] // nil: no policies
 	catalog   atomic.Pointer[catalog.Catalog]
 	edge      *edge.Server
-	metrics   *metrics.Metrics
+	metrics   *observe.Metrics
 	hidePage  atomic.Bool // /metrics is not served
-	record    *record.Recorder
-	suspended *suspended.Table
+	record    *Recorder
+	suspended *runs.Table
 	runs      *runs.Keeper
 	pings     pings
 	durable   atomic.Pointer[changeable]      // settings of runs
 	stored    *config.Config                  // the configuration with which the store was opened; nil: a store in memory. Guarded by applying
-	notifier  *notifier.Notifier              // guarded by applying
+	notifier  *Notifier                       // guarded by applying
 	ring      *seal.Ring                      // of the store; nil without keys. Guarded by applying
 	members   atomic.Pointer[cluster.Members] // nil: not in a cluster
 	routing   atomic.Pointer[routing.Set]     // to the other replicas; nil: not in a cluster
-	tasks     tasks.Table
-	admission *admission.Admission
-	hosts     *host.Shared
+	tasks     Table
+	admission *runs.Admission
+	hosts     *runs.Shared
 	quota     quota.Quota
 
 	subscriptions *subscriptions.Set
-	overlays      overlay.Set
-	pins          pins.Report
-	recording     *recording.Recorder
+	overlays      Set
+	pins          catalog.Report
+	recording     *runs.Recorder
 
-	console  *console.Console // the page and the API for operators
-	history  *history.Runs
+	console  *operate.Console // the page and the API for operators
+	history  *runs.Runs
 	catalogs atomic.Uint64 // number of catalogs so far
 	server   atomic.Pointer[status.Server]
 	applied  status.Applied
-	shapes   shape.Table      // of the last results of tools, without values
+	shapes   status.Table     // of the last results of tools, without values
 	lines    *backends.Log    // log lines about the backends
 	named    *secret.Redactor // replaces secrets as secrets does, by the names of variables
 
 	applying sync.Mutex // held while a configuration is applied
 	building sync.Mutex // guards config, scripts and the replacement of the catalog
 	config   *config.Config
-	scripts  *scripted.Set
+	scripts  *catalog.Set
 
 	settled chan struct{} // closed once no backend is on its first attempt; guarded by building
 
@@ -182,17 +174,17 @@ func New(o Options) *Proxy {
 	if o.Secrets == nil {
 		o.Secrets = &secret.Redactor{}
 	}
-	o.Log = slog.New(spans.LogHandler(secret.Handler(o.Log.Handler(), o.Secrets)))
+	o.Log = slog.New(observe.LogHandler(secret.Handler(o.Log.Handler(), o.Secrets)))
 	if o.Server != "" {
 		o.Log = o.Log.With("server", o.Server)
 	}
 	p := &Proxy{options: o, log: o.Log, secrets: o.Secrets, config: &config.Config{}, named: &secret.Redactor{}, settled: make(chan struct{}), started: make(chan struct{})}
 	p.lines = backends.New(func(s string) string { return p.secrets.Text(p.named.Text(s)) })
 	p.life, p.end = context.WithCancel(context.Background())
-	p.suspended = suspended.New(p.spawn)
-	p.spans = spans.New(o.Tracer, p.secrets.Text)
-	p.record = record.New(record.Options{Server: o.Server, Out: o.AuditOut, Log: o.Log, Secrets: o.Secrets, Address: func(r *http.Request) string { return p.edge.AddressOf(r) }})
-	p.recording = recording.New(recording.Options{Log: o.Log, Secrets: o.Secrets, Recorded: o.Recorded, Full: o.RecordFull})
+	p.suspended = runs.SuspendedNew(p.spawn)
+	p.spans = observe.SpansNew(o.Tracer, p.secrets.Text)
+	p.record = RecordNew(RecordOptions{Server: o.Server, Out: o.AuditOut, Log: o.Log, Secrets: o.Secrets, Address: func(r *http.Request) string { return p.edge.AddressOf(r) }})
+	p.recording = runs.RecordingNew(runs.RecordingOptions{Log: o.Log, Secrets: o.Secrets, Recorded: o.Recorded, Full: o.RecordFull})
 	p.edge = edge.New(edge.Options{Handler: p, Log: o.Log, Profile: o.Profile, Page: p.servePage, Operators: p.serveOperators, Login: p.serveLogin, Refused: p.refused, Turned: p.record.Refused, Within: p.within})
 	p.subscriptions = subscriptions.New(subscriptions.Options{
 		Log: o.Log, Server: p.edge, Catalog: p.catalogOfSession, Followed: func(s *edge.Session) *subscriptions.Followed { return &peerOf(s).followed },
@@ -212,15 +204,15 @@ func New(o Options) *Proxy {
 		ListChanged: p.sessionListChanged,
 		Kept:        p.keptByBackend,
 	})
-	if p.admission = admission.New(o.Charged); o.Process != nil {
+	if p.admission = runs.AdmissionNew(o.Charged); o.Process != nil {
 		p.admission = o.Process.admission.Beside()
 	}
-	p.scripts = &scripted.Set{}
+	p.scripts = &catalog.Set{}
 	p.catalog.Store(catalog.Build(p.config, nil, nil, p.scripts, p.introduction()))
 	p.newRuns()
-	p.notifier = notifier.New(notifier.Options{Log: p.log, Backends: p.backends.All, Spawn: p.spawn})
-	p.metrics = metrics.New(p.state, o.Metrics, o.MemoryLimit)
-	p.history = history.New(history.Options{Secrets: p.secrets, Store: p.runs.Store, Changed: func() { p.console.Wake() }})
+	p.notifier = NotifierNew(NotifierOptions{Log: p.log, Backends: p.backends.All, Spawn: p.spawn})
+	p.metrics = observe.MetricsNew(p.state, o.Metrics, o.MemoryLimit)
+	p.history = runs.HistoryNew(runs.HistoryOptions{Secrets: p.secrets, Store: p.runs.Store, Changed: func() { p.console.Wake() }})
 	p.hosts = p.newHosts()
 	p.console = p.newConsole()
 	p.spawn(p.subscriptions.Announce)
@@ -251,7 +243,7 @@ func (p *Proxy) ServeAdmin(w http.ResponseWriter, r *http.Request) {
 }
 
 // IsOperators reports whether a path is of the page or the API for operators, where these are served.
-func IsOperators(path string) bool { return console.Is(path) }
+func IsOperators(path string) bool { return operate.ConsoleIs(path) }
 
 // ServeStdio serves one client over newline-delimited frames until in ends or ctx does; see
 // edge.Server.
@@ -264,7 +256,7 @@ func (p *Proxy) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) err
 func (p *Proxy) Verify(ctx context.Context, token string) error { return p.edge.Verify(ctx, token) }
 
 // Held is the largest number of bytes that all clients together can occupy in bodies, suspended calls and streams.
-const Held = edge.Held + suspended.MaxBytes
+const Held = edge.Held + runs.SuspendedMaxBytes
 
 // Apply applies a configuration: what did not change keeps running, what is new is started, what was removed is closed.
 // It does not wait for backends; their entries are added when they are ready. After an error the previous configuration
@@ -273,11 +265,11 @@ func (p *Proxy) Apply(cfg *config.Config) error {
 	p.applying.Lock()
 	defer p.applying.Unlock()
 	cfg.Complete()
-	scripts, problems := scripted.Compile(cfg, scripted.Known{})
+	scripts, problems := catalog.Compile(cfg, catalog.Known{})
 	if len(problems) > 0 {
 		return problems
 	}
-	rules, problems := access.Compile(cfg, p.log)
+	rules, problems := Compile(cfg, p.log)
 	mistakes, warnings := problems.Split()
 	if len(mistakes) > 0 {
 		return mistakes
@@ -297,7 +289,7 @@ func (p *Proxy) Apply(cfg *config.Config) error {
 		p.recording.Discard(target)
 		return err
 	}
-	before, profiles, hash := p.rules.Load(), p.config.Profiles, fingerprint.Of(cfg)
+	before, profiles, hash := p.rules.Load(), p.config.Profiles, FingerprintOf(cfg)
 	if err := p.adopt(cfg, scripts, rules); err != nil {
 		p.recording.Discard(target)
 		return err
@@ -339,7 +331,7 @@ func (p *Proxy) openTracer(cfg *config.Config) (begin func(), err error) {
 
 // adopt makes cfg the current configuration, unless package backends refuses it. No catalog is built meanwhile, which
 // would mix two configurations.
-func (p *Proxy) adopt(cfg *config.Config, scripts *scripted.Set, rules *access.Rules) error {
+func (p *Proxy) adopt(cfg *config.Config, scripts *catalog.Set, rules *AccessRules) error {
 	p.building.Lock()
 	defer p.building.Unlock()
 	err := p.edge.Apply(cfg, func() error {
@@ -366,7 +358,7 @@ func (p *Proxy) adopt(cfg *config.Config, scripts *scripted.Set, rules *access.R
 	p.rules.Store(rules) // not before, since without policies everything would be visible for a moment
 	p.config, p.scripts = cfg, scripts
 	p.lines.RetainOnly(names(p.backends.All()))
-	p.outward.Store(outward.RulesOf(cfg))
+	p.outward.Store(RulesOf(cfg))
 	p.settled = make(chan struct{})
 	p.beginStart(cfg)
 	p.admission.Set(cfg.Limits)

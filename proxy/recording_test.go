@@ -15,7 +15,7 @@ import (
 	"github.com/vmcp-dev/vmcp/cases"
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/testmode"
-	"github.com/vmcp-dev/vmcp/proxy/trace"
+	"github.com/vmcp-dev/vmcp/proxy/status"
 )
 
 const slowly = 50 * time.Millisecond
@@ -107,7 +107,7 @@ func TestACaseHasAllOfARun(t *testing.T) {
 	_, url := recordingShop(t, config.Recording{Dir: dir, Only: "all"})
 	for i, revision := range []string{"2025-06-18", "2025-11-25", "2026-07-28"} {
 		s := connect(t, url, revision, askedBy(&asked))
-		r, err := s.CallTool(t.Context(), &mcp.CallToolParams{Name: "refund", Arguments: map[string]any{"order": "A1", "pin": "123456-secret"}, Meta: mcp.Meta{trace.Key: true}})
+		r, err := s.CallTool(t.Context(), &mcp.CallToolParams{Name: "refund", Arguments: map[string]any{"order": "A1", "pin": "123456-secret"}, Meta: mcp.Meta{status.Key: true}})
 		if got := text(t, r, err); got != `{"order":"A1","passed":"tok-998877"}` {
 			t.Fatalf("%s: %s", revision, got)
 		}
@@ -127,8 +127,8 @@ func TestACaseHasAllOfARun(t *testing.T) {
 		if got, want := string(c.Arguments), `{"order":"A1","pin":"<redacted 1>"}`; got != want {
 			t.Errorf("%s: arguments %s, want %s", revision, got, want)
 		}
-		raw, _ := json.Marshal(r.Meta[trace.Key])
-		var shown trace.Trace
+		raw, _ := json.Marshal(r.Meta[status.Key])
+		var shown status.Trace
 		if err := json.Unmarshal(raw, &shown); err != nil {
 			t.Fatal(err)
 		}

@@ -11,13 +11,11 @@ import (
 	"github.com/vmcp-dev/vmcp/backends"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/wire"
-	"github.com/vmcp-dev/vmcp/proxy/adapt"
 	"github.com/vmcp-dev/vmcp/proxy/catalog"
 	"github.com/vmcp-dev/vmcp/proxy/edge"
-	"github.com/vmcp-dev/vmcp/proxy/members"
-	"github.com/vmcp-dev/vmcp/proxy/outcome"
 	"github.com/vmcp-dev/vmcp/proxy/runs"
-	"github.com/vmcp-dev/vmcp/proxy/suspended"
+
+	"github.com/vmcp-dev/vmcp/proxy/observe"
 )
 
 // relay sends a request to the backend of e and returns its result, adapted to the revision of a client; a script gets
@@ -36,7 +34,7 @@ func (p *Proxy) relay(ctx context.Context, x *exchange, e *catalog.Entry) (*back
 		Params:     params,
 		For:        x.callerIn(ctx),
 		Idempotent: x.method != wire.ToolsCall,
-		Header:     e.ForwardedHeaders(x.Get(members.Arguments), x.header),
+		Header:     e.ForwardedHeaders(x.Get(Arguments), x.header),
 	}
 	if key := x.script.IdempotencyKey(); key != "" && e.IdempotencyHeader != "" {
 		if req.For.Header = req.For.Header.Clone(); req.For.Header == nil { // it may belong to the request
@@ -49,14 +47,14 @@ func (p *Proxy) relay(ctx context.Context, x *exchange, e *catalog.Entry) (*back
 	began := time.Now()
 	resp, err := p.loggedIn(ctx, x, e, req, answered)
 	p.metrics.Calls.Requested(e.Backend.Name(), x.method, time.Since(began))
-	end(outcome.In(ctx, err), err)
+	end(observe.In(ctx, err), err)
 	switch {
 	case err != nil:
 		return nil, err
 	case x.script == nil:
 		return p.adaptResult(ctx, x, e, resp)
 	case resp.Body != nil:
-		resp.Edit(outcome.Watch(&x.outcome))
+		resp.Edit(observe.Watch(&x.outcome))
 	}
 	return resp, nil
 }
@@ -73,7 +71,7 @@ func (p *Proxy) bridge(ctx context.Context, x *exchange, e *catalog.Entry, req *
 		return p.servePending(ctx, x, func(ctx context.Context) (*backends.Response, error) {
 			return e.Backend.Call(ctx, req)
 		})
-	case x.client.Modern() && !modernBackend && x.Get(members.State) != nil:
+	case x.client.Modern() && !modernBackend && x.Get(State) != nil:
 		return nil, runs.ErrState
 	}
 	return e.Backend.Call(ctx, req)
@@ -82,7 +80,7 @@ func (p *Proxy) bridge(ctx context.Context, x *exchange, e *catalog.Entry, req *
 // servePending serves a request of a stateless client by a call that can be suspended: a new one, or the one that its
 // requestState names.
 func (p *Proxy) servePending(ctx context.Context, x *exchange, call func(context.Context) (*backends.Response, error)) (*backends.Response, error) {
-	state := x.Get(members.State)
+	state := x.Get(State)
 	if state == nil {
 		l := x.pendingCall(ctx)
 		l.Start(ctx, call)
@@ -93,12 +91,12 @@ func (p *Proxy) servePending(ctx context.Context, x *exchange, call func(context
 		return nil, runs.ErrState
 	}
 	x.audit.run = l.Run
-	l.Resume(ctx, x.out, x.Get(members.Responses))
+	l.Resume(ctx, x.out, x.Get(Responses))
 	return x.await(ctx, l)
 }
 
 // pendingCall makes a call that may outlive its request. For a stateless client it carries the questions.
-func (x *exchange) pendingCall(ctx context.Context) *suspended.Call {
+func (x *exchange) pendingCall(ctx context.Context) *runs.SuspendedCall {
 	l := x.p.suspended.Call(ctx, x.body, x.out, x.audit.run)
 	if x.client.Modern() && x.client.CallsBack() {
 		x.pending = l
@@ -108,10 +106,10 @@ func (x *exchange) pendingCall(ctx context.Context) *suspended.Call {
 }
 
 // await returns the response of a call, or an input_required result with its questions.
-func (x *exchange) await(ctx context.Context, l *suspended.Call) (*backends.Response, error) {
-	resp, waits, err := l.Wait(ctx, suspended.Terms{Principal: x.client.Principal, Binding: x.binding, For: x.p.suspendedFor()})
+func (x *exchange) await(ctx context.Context, l *runs.SuspendedCall) (*backends.Response, error) {
+	resp, waits, err := l.Wait(ctx, runs.Terms{Principal: x.client.Principal, Binding: x.binding, For: x.p.suspendedFor()})
 	if waits {
-		x.outcome = outcome.Suspended
+		x.outcome = observe.Suspended
 	}
 	return resp, err
 }
@@ -122,24 +120,24 @@ func (x *exchange) binding() []byte {
 	if x.client.Profile != "" {
 		method += " " + x.client.Profile
 	}
-	return suspended.Binding(x.client.Principal, method, jsonscan.Compact(x.Get(members.Name)), jsonscan.Compact(x.Get(members.URI)), jsonscan.Compact(x.Get(members.Arguments)))
+	return runs.Binding(x.client.Principal, method, jsonscan.Compact(x.Get(Name)), jsonscan.Compact(x.Get(URI)), jsonscan.Compact(x.Get(Arguments)))
 }
 
 // returns reports whether a request has the requestState of a suspended call or run.
 func (x *exchange) returns() bool {
-	state := x.Get(members.State)
+	state := x.Get(State)
 	return state != nil && x.p.suspended.Has(state, x.binding())
 }
 
 // callMultiRound calls a stateless backend for a client with a session: the questions in input_required results are
 // sent to the client as requests.
 func (p *Proxy) callMultiRound(ctx context.Context, x *exchange, be *backends.Backend, req *backends.Request) (*backends.Response, error) {
-	for range adapt.MaxRounds {
+	for range runs.MaxRounds {
 		resp, err := be.Call(ctx, req)
 		if err != nil {
 			return nil, err
 		}
-		asked, err := adapt.AskedFor(resp, edge.MaxFrame)
+		asked, err := runs.AskedFor(resp, edge.MaxFrame)
 		if err == nil && asked == nil {
 			return resp, nil
 		}
@@ -149,14 +147,14 @@ func (p *Proxy) callMultiRound(ctx context.Context, x *exchange, be *backends.Ba
 		}
 		if err == nil {
 			state := append(json.RawMessage(nil), jsonscan.Get(asked, "requestState")...)
-			req = adapt.Answering(req, next, state)
+			req = runs.Answering(req, next, state)
 		}
 		resp.Close()
 		if err != nil {
 			return nil, err
 		}
 	}
-	return nil, wire.Errorf(wire.InternalError, "backend %s required input %d times for one call, which is the limit", be.Name(), adapt.MaxRounds)
+	return nil, wire.Errorf(wire.InternalError, "backend %s required input %d times for one call, which is the limit", be.Name(), runs.MaxRounds)
 }
 
 // answerAll asks the client all questions of an input_required result, and returns the answers as inputResponses.
@@ -209,6 +207,6 @@ func (p *Proxy) adaptResult(ctx context.Context, x *exchange, e *catalog.Entry, 
 }
 
 // edit returns the changes to a result of x for its client.
-func (p *Proxy) edit(x *exchange) adapt.Result {
-	return adapt.Result{Modern: x.client.Modern(), Cacheable: x.method == wire.ResourcesRead, ServerInfo: p.catalog.Load().ServerInfo}
+func (p *Proxy) edit(x *exchange) runs.Result {
+	return runs.Result{Modern: x.client.Modern(), Cacheable: x.method == wire.ResourcesRead, ServerInfo: p.catalog.Load().ServerInfo}
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/vmcp-dev/vmcp/backends/credentials"
 	"github.com/vmcp-dev/vmcp/cluster"
 	"github.com/vmcp-dev/vmcp/config"
-	"github.com/vmcp-dev/vmcp/proxy/metrics"
+	"github.com/vmcp-dev/vmcp/proxy/observe"
 	"github.com/vmcp-dev/vmcp/proxy/status"
 	"github.com/vmcp-dev/vmcp/runs/seal"
 )
@@ -119,10 +119,10 @@ func (p *Proxy) everyReplica(ctx context.Context) []status.Replica {
 }
 
 // replicas is the cluster in /metrics.
-func (p *Proxy) replicas() *metrics.Replicas {
+func (p *Proxy) replicas() *observe.Replicas {
 	m := p.members.Load()
 	if m == nil {
 		return nil
 	}
-	return &metrics.Replicas{Live: m.Live(), Configs: len(m.Configurations())}
+	return &observe.Replicas{Live: m.Live(), Configs: len(m.Configurations())}
 }

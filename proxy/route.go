@@ -9,8 +9,8 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/wire"
 	"github.com/vmcp-dev/vmcp/proxy/catalog"
 	"github.com/vmcp-dev/vmcp/proxy/edge"
-	"github.com/vmcp-dev/vmcp/proxy/members"
-	"github.com/vmcp-dev/vmcp/proxy/overview"
+
+	"github.com/vmcp-dev/vmcp/proxy/operate"
 	"github.com/vmcp-dev/vmcp/proxy/runs"
 )
 
@@ -139,7 +139,7 @@ func (p *Proxy) list(ctx context.Context, x *exchange) (*backends.Response, erro
 
 // toolOf finds the tool that a client calls.
 func (p *Proxy) toolOf(ctx context.Context, x *exchange) (*catalog.Entry, error) {
-	name := x.Get(members.Name)
+	name := x.Get(Name)
 	if len(name) == 0 || name[0] != '"' {
 		return nil, wire.Errorf(wire.InvalidParams, "params.name: want the name of a tool")
 	}
@@ -148,7 +148,7 @@ func (p *Proxy) toolOf(ctx context.Context, x *exchange) (*catalog.Entry, error)
 		return catalog.Gone(jsonscan.Text(name)), nil
 	}
 	if err == nil && x.header != nil && x.client.Modern() {
-		err = e.CheckHeaders(x.Get(members.Arguments), x.header)
+		err = e.CheckHeaders(x.Get(Arguments), x.header)
 	}
 	return e, err
 }
@@ -173,11 +173,11 @@ func (x *exchange) refuseTask(e *catalog.Entry) error {
 }
 
 func (p *Proxy) promptOf(ctx context.Context, x *exchange) (*catalog.Entry, error) {
-	return p.clientPrompt(ctx, x, jsonscan.Text(x.Get(members.Name)))
+	return p.clientPrompt(ctx, x, jsonscan.Text(x.Get(Name)))
 }
 
 func (p *Proxy) resourceOf(ctx context.Context, x *exchange) (*catalog.Entry, error) {
-	uri := jsonscan.Text(x.Get(members.URI))
+	uri := jsonscan.Text(x.Get(URI))
 	e, err := p.clientResource(ctx, x, uri)
 	if e == nil && err == nil {
 		err = noResource(x.client, uri)
@@ -191,7 +191,7 @@ func (p *Proxy) resourcesRead(ctx context.Context, x *exchange, e *catalog.Entry
 		return p.relay(ctx, x, e)
 	}
 	v := x.view(p.catalogOf(x.client))
-	return answer(v.Contents(e, p.secrets.Text(overview.ResourceText(v, e, p.backends.All())), x.client.Modern()))
+	return answer(v.Contents(e, p.secrets.Text(operate.ResourceText(v, e, p.backends.All())), x.client.Modern()))
 }
 
 func noResource(c *edge.Client, uri string) error {
@@ -248,7 +248,7 @@ func (p *Proxy) setLevel(ctx context.Context, x *exchange) (*backends.Response, 
 }
 
 func (p *Proxy) subscribe(ctx context.Context, x *exchange, e *catalog.Entry) (*backends.Response, error) {
-	err := p.subscriptions.Subscribe(ctx, x.client.Session, x.callerIn(ctx), e, jsonscan.Text(x.Get(members.URI)))
+	err := p.subscriptions.Subscribe(ctx, x.client.Session, x.callerIn(ctx), e, jsonscan.Text(x.Get(URI)))
 	if err != nil {
 		return nil, err
 	}
@@ -257,7 +257,7 @@ func (p *Proxy) subscribe(ctx context.Context, x *exchange, e *catalog.Entry) (*
 }
 
 func (p *Proxy) unsubscribe(ctx context.Context, x *exchange) (*backends.Response, error) {
-	err := p.subscriptions.Unsubscribe(ctx, x.client.Session, x.callerIn(ctx), jsonscan.Text(x.Get(members.URI)))
+	err := p.subscriptions.Unsubscribe(ctx, x.client.Session, x.callerIn(ctx), jsonscan.Text(x.Get(URI)))
 	if err != nil {
 		return nil, err
 	}

@@ -11,15 +11,14 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/wire"
 	"github.com/vmcp-dev/vmcp/proxy/catalog"
 	"github.com/vmcp-dev/vmcp/proxy/edge"
-	"github.com/vmcp-dev/vmcp/proxy/host"
-	"github.com/vmcp-dev/vmcp/proxy/members"
+	"github.com/vmcp-dev/vmcp/proxy/runs"
 )
 
 // How runs use the proxy: the calls of a run go through the door like those of a client. The rest is in package host.
 
 // newHosts makes what the runs of the proxy share.
-func (p *Proxy) newHosts() *host.Shared {
-	s := &host.Shared{
+func (p *Proxy) newHosts() *runs.Shared {
+	s := &runs.Shared{
 		Log: p.log, Secrets: p.secrets, Spans: p.spans, Metrics: p.metrics.Runs, Recording: p.recording, History: p.history, Admission: p.admission,
 		Hold: p.openTime, Outlived: p.outlived, Stopping: p.runs.Stopping, IsolateAll: p.options.IsolateScripts,
 		Await: func(ctx context.Context, r catalog.Ref) (*catalog.Entry, error) {
@@ -33,7 +32,7 @@ func (p *Proxy) newHosts() *host.Shared {
 }
 
 // An exchange is the host.Request of a run that works for it.
-var _ host.Request = (*exchange)(nil)
+var _ runs.HostRequest = (*exchange)(nil)
 
 // Client is the client of the request.
 func (x *exchange) Client() *edge.Client { return x.client }
@@ -51,7 +50,7 @@ func (x *exchange) ProgressToken() json.RawMessage { return x.Token }
 func (x *exchange) SeesHidden() bool { return x.traceAll }
 
 // Call makes a call of a script through the door.
-func (x *exchange) Call(ctx context.Context, c *host.Call, params json.RawMessage) (*backends.Response, error) {
+func (x *exchange) Call(ctx context.Context, c *runs.HostCall, params json.RawMessage) (*backends.Response, error) {
 	inner := newExchange(x.p, edge.Request{Client: x.client, Method: wire.ToolsCall, Params: params, Out: x.out})
 	inner.pending, inner.traceAll, inner.script, inner.parent = x.pending, x.traceAll, c, x
 	inner.who = x.p.whoIn(ctx, inner)
@@ -61,7 +60,7 @@ func (x *exchange) Call(ctx context.Context, c *host.Call, params json.RawMessag
 // callOfScript is the callable for calls of scripts.
 var callOfScript = callable{
 	find: func(_ *Proxy, ctx context.Context, x *exchange) (*catalog.Entry, error) {
-		return x.script.Find(ctx, x.view, jsonscan.Text(x.Get(members.Name)))
+		return x.script.Find(ctx, x.view, jsonscan.Text(x.Get(Name)))
 	},
 	run: (*Proxy).calledByScript,
 }
@@ -69,10 +68,10 @@ var callOfScript = callable{
 // calledByScript runs or relays a call of a script.
 func (p *Proxy) calledByScript(ctx context.Context, x *exchange, e *catalog.Entry) (*backends.Response, error) {
 	if e.Script != nil {
-		return x.script.Nested(ctx, x, e, x.Get(members.Arguments))
+		return x.script.Nested(ctx, x, e, x.Get(Arguments))
 	}
 	if !x.script.Options.Unchecked {
-		if err := e.CheckInput(wire.OrEmpty(x.Get(members.Arguments))); err != nil {
+		if err := e.CheckInput(wire.OrEmpty(x.Get(Arguments))); err != nil {
 			return nil, &builtins.ToolError{Kind: builtins.InvalidInput, Msg: err.Error()}
 		}
 	}

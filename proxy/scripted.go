@@ -16,13 +16,11 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/wire"
 	"github.com/vmcp-dev/vmcp/proxy/catalog"
 	"github.com/vmcp-dev/vmcp/proxy/edge"
-	"github.com/vmcp-dev/vmcp/proxy/host"
-	"github.com/vmcp-dev/vmcp/proxy/members"
-	"github.com/vmcp-dev/vmcp/proxy/outcome"
 	"github.com/vmcp-dev/vmcp/proxy/runs"
-	"github.com/vmcp-dev/vmcp/proxy/spans"
-	"github.com/vmcp-dev/vmcp/proxy/suspended"
-	"github.com/vmcp-dev/vmcp/proxy/trace"
+
+	"github.com/vmcp-dev/vmcp/proxy/observe"
+
+	"github.com/vmcp-dev/vmcp/proxy/status"
 	store "github.com/vmcp-dev/vmcp/runs"
 	"github.com/vmcp-dev/vmcp/script"
 )
@@ -64,10 +62,10 @@ type scriptedCall struct {
 func (p *Proxy) callScript(ctx context.Context, x *exchange, e *catalog.Entry) (*backends.Response, error) {
 	c := &scriptedCall{p: p, x: x, out: x.out, entry: e, began: time.Now(), asking: map[string]bool{}, brought: map[string]bool{}, answered: make(chan struct{}, 1), never: e.Script.Durable.When == "never"}
 	if x.Trace != "" && x.who.SeesTraces() {
-		ctx = trace.Start(ctx)
+		ctx = status.Start(ctx)
 		x.traceAll = x.traceAll || x.who != nil // an admin
 	}
-	if state := x.Get(members.State); state != nil {
+	if state := x.Get(State); state != nil {
 		return c.again(ctx, state)
 	}
 	key := ""
@@ -79,7 +77,7 @@ func (p *Proxy) callScript(ctx context.Context, x *exchange, e *catalog.Entry) (
 	if !c.never && (key != "" || e.Script.Durable.When == "always") {
 		return c.first(ctx, key)
 	}
-	run, settings := c.run(ctx, x.Get(members.Arguments))
+	run, settings := c.run(ctx, x.Get(Arguments))
 	part := p.runs.Begin(run, settings, c.never)
 	c.id = part.ID
 	resp, again, err := c.lead(ctx, part)
@@ -94,7 +92,7 @@ func (c *scriptedCall) run(ctx context.Context, args json.RawMessage) (r store.R
 	t, x := c.entry.Script, c.x
 	s = runs.Settings{
 		Limits: t.Limits, Entry: t.Program.Function(), OnDoubt: t.Durable.OnDoubt, OnDisconnect: t.Durable.OnDisconnect, Isolated: t.Isolated, Whole: t.Whole(),
-		Output: t.OutputSchema(), Can: x.client.Capabilities, Who: x.principalIn(ctx).Encode(), Profile: x.client.Profile, Audit: x.audit.run, Trace: spans.Traceparent(ctx),
+		Output: t.OutputSchema(), Can: x.client.Capabilities, Who: x.principalIn(ctx).Encode(), Profile: x.client.Profile, Audit: x.audit.run, Trace: observe.Traceparent(ctx),
 	}
 	r = store.Run{
 		Tool: t.Name, Principal: x.client.Principal, Trace: s.Trace, Program: runs.ProgramOf(t.Program), Args: wire.OrEmpty(args),
@@ -107,7 +105,7 @@ func (c *scriptedCall) run(ctx context.Context, args json.RawMessage) (r store.R
 
 // first creates a run with a row, or finds the one with the same key.
 func (c *scriptedCall) first(ctx context.Context, key string) (*backends.Response, error) {
-	args, err := c.entry.Script.Arguments(c.x.Get(members.Arguments))
+	args, err := c.entry.Script.Arguments(c.x.Get(Arguments))
 	if err != nil {
 		return c.answer(builtins.ErrorResult(c.p.secrets.Text(err.Error())), "")
 	}
@@ -118,7 +116,7 @@ func (c *scriptedCall) first(ctx context.Context, key string) (*backends.Respons
 		return nil, err
 	}
 	if isNew && c.entry.Script.Durable.When == "always" && c.x.client.Modern() {
-		c.x.outcome = outcome.Suspended
+		c.x.outcome = observe.Suspended
 		return c.inputRequired(runs.Outcome{State: store.Running})
 	}
 	return c.awaitAnswer(ctx)
@@ -127,12 +125,12 @@ func (c *scriptedCall) first(ctx context.Context, key string) (*backends.Respons
 // again resumes the run that a requestState names.
 func (c *scriptedCall) again(ctx context.Context, state json.RawMessage) (*backends.Response, error) {
 	kind, handle, ok := c.p.suspended.Open(state, c.x.binding())
-	if !ok || kind == suspended.Pending {
+	if !ok || kind == runs.Pending {
 		return nil, runs.ErrState
 	}
-	c.id, c.never = handle, kind == suspended.Never
+	c.id, c.never = handle, kind == runs.Never
 	var err error
-	jsonscan.Each(c.x.Get(members.Responses), func(key, value []byte) bool {
+	jsonscan.Each(c.x.Get(Responses), func(key, value []byte) bool {
 		c.brought[string(key)] = true
 		err = c.p.runs.Answer(ctx, c.id, string(key), jsonscan.Compact(value), c.never)
 		return err == nil
@@ -205,7 +203,7 @@ func (c *scriptedCall) lead(ctx context.Context, part *runs.Part) (resp *backend
 
 // attend waits until a part has ended, and meanwhile asks the client the questions of backends. h is the host of the
 // part if this request leads it.
-func (c *scriptedCall) attend(ctx context.Context, part *runs.Part, h *host.Host) (resp *backends.Response, again bool, err error) {
+func (c *scriptedCall) attend(ctx context.Context, part *runs.Part, h *runs.Host) (resp *backends.Response, again bool, err error) {
 	for {
 		asked, more := part.Asking()
 		if resp, err := c.askPending(ctx, part, asked); resp != nil || err != nil {
@@ -228,7 +226,7 @@ func (c *scriptedCall) attend(ctx context.Context, part *runs.Part, h *host.Host
 		case <-c.answered:
 			c.refuse(part)
 		case <-ctx.Done():
-			c.detach(suspended.Nobody{})
+			c.detach(runs.Nobody{})
 			part.Leave(context.Cause(ctx))
 			return nil, false, context.Cause(ctx)
 		}
@@ -302,7 +300,7 @@ func (p *Proxy) resumePart(part *runs.Part) {
 	ctx := edge.WithPrincipal(context.Background(), who)
 	params := new(jsonscan.Object).Text("name", r.Tool).Raw("arguments", r.Args).JSON()
 	client := &edge.Client{Principal: r.Principal, Profile: s.Profile, Revision: wire.Rev2607, Capabilities: s.Can}
-	x := newExchange(p, edge.Request{Client: client, Method: wire.ToolsCall, Params: params, Out: suspended.Nobody{}})
+	x := newExchange(p, edge.Request{Client: client, Method: wire.ToolsCall, Params: params, Out: runs.Nobody{}})
 	x.who, x.audit.run = p.whoIn(ctx, x), s.Audit
 	h, err := p.hosts.New(part, x, nil)
 	if err != nil {
@@ -329,7 +327,7 @@ func (c *scriptedCall) respond(ctx context.Context, o runs.Outcome, traced json.
 		resp, err = c.over(o, traced)
 		return resp, false, err
 	case store.Doubt:
-		c.x.outcome = outcome.Suspended
+		c.x.outcome = observe.Suspended
 		resp, err = c.answer(builtins.ErrorResult(c.p.secrets.Text(runs.Doubtful(c.id, o.Doubts, len(o.Questions), c.p.outlived() && !c.never, c.keyed))), o.State)
 		return resp, false, err
 	case store.Waiting:
@@ -351,13 +349,13 @@ func (c *scriptedCall) over(o runs.Outcome, traced json.RawMessage) (*backends.R
 	result, state := o.Result, o.State
 	switch {
 	case o.State == store.Cancelled:
-		c.x.outcome = outcome.Cancelled
+		c.x.outcome = observe.Cancelled
 		result = builtins.ErrorResult("the run was cancelled: " + cmp.Or(o.Error, "no reason was given"))
 	case result == nil:
 		result = builtins.ErrorResult(c.p.secrets.Text(cmp.Or(o.Error, "the run failed")))
 	}
-	if c.x.outcome == outcome.NotYet && o.State == store.Failed {
-		c.x.outcome = outcome.ToolError
+	if c.x.outcome == observe.NotYet && o.State == store.Failed {
+		c.x.outcome = observe.ToolError
 	}
 	if !o.Kept {
 		state = ""
@@ -387,14 +385,14 @@ func setMeta(result json.RawMessage, key string, value json.RawMessage) json.Raw
 func (c *scriptedCall) inputRequired(o runs.Outcome) (*backends.Response, error) {
 	var requests jsonscan.Object
 	for _, q := range o.Questions {
-		requests.Raw(q.Key, suspended.InputRequest(q.Method, q.Params))
+		requests.Raw(q.Key, runs.InputRequest(q.Method, q.Params))
 	}
-	kind := suspended.Run
+	kind := runs.SuspendedRun
 	if c.never {
-		kind = suspended.Never
+		kind = runs.Never
 	}
-	c.x.outcome = outcome.Suspended
-	result := suspended.InputRequired(requests.JSON(), c.p.suspended.Seal(kind, c.id, c.x.binding()))
+	c.x.outcome = observe.Suspended
+	result := runs.InputRequired(requests.JSON(), c.p.suspended.Seal(kind, c.id, c.x.binding()))
 	if !c.never {
 		result = setMeta(result, runs.MetaRun, runs.Meta(c.id, o.State))
 	}

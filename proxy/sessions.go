@@ -14,8 +14,7 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/wire"
 	"github.com/vmcp-dev/vmcp/proxy/catalog"
 	"github.com/vmcp-dev/vmcp/proxy/edge"
-	"github.com/vmcp-dev/vmcp/proxy/edge/ids"
-	"github.com/vmcp-dev/vmcp/proxy/members"
+
 	"github.com/vmcp-dev/vmcp/proxy/routing"
 )
 
@@ -32,7 +31,7 @@ func (p *Proxy) sealSessions(cfg *config.Config) {
 	if m := p.members.Load(); m != nil {
 		self, now = m.Self(), m.Now
 	}
-	p.edge.Seal(ids.NewSealer(p.ringOf(cfg), space, self, now))
+	p.edge.Seal(edge.NewSealer(p.ringOf(cfg), space, self, now))
 }
 
 // servePeers opens the port for the other replicas, which forward requests for sessions and suspended calls.
@@ -148,7 +147,7 @@ func (p *Proxy) holder(asked edge.Request) string {
 	if _, err := x.takeLogin(); err != nil {
 		return ""
 	}
-	return p.suspended.Holder(x.Get(members.State), x.binding())
+	return p.suspended.Holder(x.Get(State), x.binding())
 }
 
 // Left releases a session that continues at another replica.

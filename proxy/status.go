@@ -11,10 +11,10 @@ import (
 
 	"github.com/vmcp-dev/vmcp/backends"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
-	"github.com/vmcp-dev/vmcp/proxy/admin"
-	"github.com/vmcp-dev/vmcp/proxy/console"
-	"github.com/vmcp-dev/vmcp/proxy/gate"
-	"github.com/vmcp-dev/vmcp/proxy/overview"
+	"github.com/vmcp-dev/vmcp/proxy/operate"
+
+	"github.com/vmcp-dev/vmcp/proxy/edge"
+
 	"github.com/vmcp-dev/vmcp/proxy/status"
 )
 
@@ -29,7 +29,7 @@ type (
 
 // Status returns the state of the backends, the tools with their origin, including hidden ones, and the problems.
 func (p *Proxy) Status() Status {
-	return overview.DetailsOf(p.catalog.Load(), p.backends.All(), p.edge.Stats().Sessions, p.secrets.Text)
+	return operate.DetailsOf(p.catalog.Load(), p.backends.All(), p.edge.Stats().Sessions, p.secrets.Text)
 }
 
 // serveReady answers 200 once the configuration is applied and every backend was tried once, or startup.wait is over: a
@@ -66,7 +66,7 @@ func (p *Proxy) strictly(query url.Values) bool {
 	wanted, ready := query.Get("strict"), map[string]bool{}
 	c := p.catalog.Load()
 	for _, b := range p.backends.All() {
-		status := overview.State(c, b).Status
+		status := operate.State(c, b).Status
 		ready[b.Name()] = status == backends.Ready
 		if wanted == "" && status != backends.Ready && status != backends.Disabled {
 			return false
@@ -127,13 +127,13 @@ func (p *Proxy) servePage(w http.ResponseWriter, r *http.Request, details bool) 
 }
 
 // newConsole makes the page and the API for operators.
-func (p *Proxy) newConsole() *console.Console {
-	return console.New(console.Options{
-		Admin: admin.Options{
+func (p *Proxy) newConsole() *operate.Console {
+	return operate.ConsoleNew(operate.ConsoleOptions{
+		Admin: operate.AdminOptions{
 			Status: p.Overview, Replicas: p.everyReplica, Hide: p.secrets.JSON,
 			Draining: p.edge.Draining(), Lines: p.lines, Backends: func() []string { return names(p.backends.All()) },
-			Tools: func() []status.ToolRow { return overview.Rows(p.catalog.Load()) },
-			Tool:  func(name string) (status.Tool, bool) { return overview.ToolNamed(p.catalog.Load(), &p.shapes, name) },
+			Tools: func() []status.ToolRow { return operate.Rows(p.catalog.Load()) },
+			Tool:  func(name string) (status.Tool, bool) { return operate.ToolNamed(p.catalog.Load(), &p.shapes, name) },
 		},
 		Version: p.catalogs.Load, Runs: p.history, Store: p.runs.Store, Call: p.Serve, Within: p.within, Turned: p.record.Refused,
 		HideText: p.secrets.Text,
@@ -141,7 +141,7 @@ func (p *Proxy) newConsole() *console.Console {
 }
 
 // serveOperators serves the page and the API for operators.
-func (p *Proxy) serveOperators(w http.ResponseWriter, r *http.Request, port gate.Port, rules *gate.Rules) bool {
+func (p *Proxy) serveOperators(w http.ResponseWriter, r *http.Request, port edge.Port, rules *edge.Rules) bool {
 	return p.console != nil && p.console.Serve(w, r, port, rules)
 }
 
@@ -156,14 +156,14 @@ func names(all []*backends.Backend) (names []string) {
 // Overview is the status document of the API; it may contain secrets of the configuration.
 func (p *Proxy) Overview() status.Status {
 	p.building.Lock()
-	s := overview.Source{Version: p.options.Version, Config: p.config, Catalog: p.catalog.Load(), Backends: p.backends.All(), Applied: p.applied.Config()}
+	s := operate.Source{Version: p.options.Version, Config: p.config, Catalog: p.catalog.Load(), Backends: p.backends.All(), Applied: p.applied.Config()}
 	p.building.Unlock()
 	s.Ready, s.Draining = p.ready()
 	s.Sessions = p.edge.Stats().Sessions
 	if server := p.server.Load(); server != nil {
 		s.Server = *server
 	}
-	d := overview.Status(&s)
+	d := operate.Status(&s)
 	d.Cluster = p.viewOf()
 	return d
 }

@@ -6,14 +6,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/vmcp-dev/vmcp/proxy"
 	"github.com/vmcp-dev/vmcp/proxy/catalog"
 	"github.com/vmcp-dev/vmcp/proxy/edge"
-	"github.com/vmcp-dev/vmcp/proxy/tasks"
 )
 
 // TestTasksAreBounded: the oldest are dropped, and so are long ids.
 func TestTasksAreBounded(t *testing.T) {
-	var kept tasks.Table
+	var kept proxy.Table
 	client := &edge.Client{}
 	note := func(id string) {
 		kept.Note(t.Context(), client, &catalog.Entry{}, json.RawMessage(fmt.Sprintf(`{"taskId":%q}`, id)))

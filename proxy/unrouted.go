@@ -7,12 +7,12 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/clip"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/wire"
-	"github.com/vmcp-dev/vmcp/proxy/adapt"
+	"github.com/vmcp-dev/vmcp/proxy/runs"
 )
 
 // resourceUpdated notifies the subscribers of a resource.
 func (p *Proxy) resourceUpdated(be *backends.Backend, session, uri string, params json.RawMessage) {
-	p.subscriptions.ResourceUpdated(be, session, uri, adapt.CleanMeta(params))
+	p.subscriptions.ResourceUpdated(be, session, uri, runs.CleanMeta(params))
 }
 
 // sessionListChanged announces to one session that a list of its backend session has changed.

@@ -15,7 +15,7 @@ import (
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/usage"
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/hostname"
-	"github.com/vmcp-dev/vmcp/internal/origin"
+	"github.com/vmcp-dev/vmcp/proxy/edge"
 )
 
 // listenAdmin opens the port for operators. An address that other machines can reach requires a token: that of
@@ -101,7 +101,7 @@ func (a *app) serveAdmin(l net.Listener, h http.Handler, page bool, log *slog.Lo
 
 // servePprof serves the Go runtime's profiles on a separate loopback address until the
 // returned function is called. An empty address serves nothing.
-func (a *app) servePprof(addr string, allowed *origin.Policy) (stop func(), err error) {
+func (a *app) servePprof(addr string, allowed *edge.Policy) (stop func(), err error) {
 	if addr == "" {
 		return func() {}, nil
 	}
@@ -131,7 +131,7 @@ func (a *app) servePprof(addr string, allowed *origin.Policy) (stop func(), err 
 }
 
 // guarded refuses requests of web pages and requests with another Host header.
-func guarded(h http.Handler, allowed *origin.Policy) http.Handler {
+func guarded(h http.Handler, allowed *edge.Policy) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if _, err := allowed.Check(r); err != nil {
 			http.Error(w, err.Error(), http.StatusForbidden)

@@ -15,7 +15,7 @@ import (
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/repl"
 	"github.com/vmcp-dev/vmcp/internal/spell"
 	"github.com/vmcp-dev/vmcp/lock"
-	"github.com/vmcp-dev/vmcp/proxy/catalog/scripted"
+	"github.com/vmcp-dev/vmcp/proxy/catalog"
 	"github.com/vmcp-dev/vmcp/script"
 )
 
@@ -133,7 +133,7 @@ func (a *app) replTools(ctx context.Context, f replFlags, o *repl.Options) (done
 		return nil, err
 	}
 	a.secrets.Use(cfg.Secrets())
-	scripts, problems := scripted.Compile(cfg, scripted.Known{})
+	scripts, problems := catalog.Compile(cfg, catalog.Known{})
 	o.Limits, o.Load = cfg.Limits.Or(script.DefaultLimits()), scripts.Load
 	if f.tool != "" {
 		if o.Tool, o.File = scripts.Tool(f.tool); o.Tool == nil || o.File.Source == nil {

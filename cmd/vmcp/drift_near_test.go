@@ -10,8 +10,8 @@ import (
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/drift"
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/lock"
-	"github.com/vmcp-dev/vmcp/proxy/catalog/scripted"
-	"github.com/vmcp-dev/vmcp/proxy/validation"
+	"github.com/vmcp-dev/vmcp/proxy"
+	"github.com/vmcp-dev/vmcp/proxy/catalog"
 )
 
 const (
@@ -77,7 +77,7 @@ func TestNearMissesAreSilent(t *testing.T) {
 			t.Fatal(err)
 		}
 		locked := lockOf(t, n.locked)
-		_, problems := validation.CheckWith(cfg, scripted.Known{Lock: locked})
+		_, problems := proxy.CheckWith(cfg, catalog.Known{Lock: locked})
 		if n.live != nil {
 			problems = append(problems, drift.Problems(cfg, locked, lockOf(t, n.live))...)
 		}

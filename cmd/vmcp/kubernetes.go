@@ -25,7 +25,7 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/secret"
 	"github.com/vmcp-dev/vmcp/proxy"
 	"github.com/vmcp-dev/vmcp/proxy/status"
-	"github.com/vmcp-dev/vmcp/proxy/validation"
+
 	"github.com/vmcp-dev/vmcp/runs"
 	"github.com/vmcp-dev/vmcp/runs/open"
 	"github.com/vmcp-dev/vmcp/runs/seal"
@@ -110,7 +110,7 @@ func (a *app) serveKubernetes(ctx context.Context, f serveFlags) error {
 	k.source = cluster.New(client, cluster.Options{
 		Servers: k.servers, Identity: identity(),
 		Resolver: resolve.New(resolve.Options{
-			Check: validation.CheckTools, Only: f.kubernetes.server,
+			Check: proxy.CheckTools, Only: f.kubernetes.server,
 			AllowAnonymous: f.insecure || config.IsLoopback(k.process.Listen),
 		}),
 	})

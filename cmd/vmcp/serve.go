@@ -24,9 +24,9 @@ import (
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/hostname"
 	"github.com/vmcp-dev/vmcp/internal/memlimit"
-	"github.com/vmcp-dev/vmcp/internal/origin"
 	"github.com/vmcp-dev/vmcp/proxy"
 	"github.com/vmcp-dev/vmcp/proxy/edge"
+
 	"github.com/vmcp-dev/vmcp/proxy/status"
 	"github.com/vmcp-dev/vmcp/runs"
 	"github.com/vmcp-dev/vmcp/runs/open"
@@ -131,7 +131,7 @@ func (a *app) runServe(ctx context.Context, f serveFlags) error {
 			return fmt.Errorf("--token-file: %w", err)
 		}
 	}
-	stopPprof, err := a.servePprof(f.pprof, origin.New(f.hosts, f.origins))
+	stopPprof, err := a.servePprof(f.pprof, edge.OriginNew(f.hosts, f.origins))
 	if err != nil {
 		return err
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/vmcp-dev/vmcp/config/kube/object"
 	"github.com/vmcp-dev/vmcp/internal/diag"
 	"github.com/vmcp-dev/vmcp/internal/files"
-	"github.com/vmcp-dev/vmcp/proxy/validation"
+	"github.com/vmcp-dev/vmcp/proxy"
 )
 
 // defaultFile is the configuration file of a folder.
@@ -101,7 +101,7 @@ func (a *app) check(ctx context.Context, name string, live bool, objects *[]mani
 	}
 	cfg, problems := a.parse(name, data)
 	if cfg != nil {
-		problems = append(problems, validation.Check(cfg)...)
+		problems = append(problems, proxy.Check(cfg)...)
 	}
 	if errs, _ := problems.Split(); live && cfg != nil && len(errs) == 0 {
 		found, err := a.checkLive(ctx, cfg)

@@ -7,7 +7,6 @@ import (
 
 	"github.com/vmcp-dev/vmcp/backends"
 	"github.com/vmcp-dev/vmcp/config"
-	"github.com/vmcp-dev/vmcp/proxy/catalog/naming"
 )
 
 // absent is a backend that was not available when a catalog was built, with the rules for its names.
@@ -29,7 +28,7 @@ func (b *builder) noteAbsent(be *backends.Backend, state backends.State) {
 	name := be.Name()
 	rule := b.rules[name]
 	b.c.absent = append(b.c.absent, &absent{
-		backend: be, state: state, prefix: naming.Clean(b.prefix(name)),
+		backend: be, state: state, prefix: Clean(b.prefix(name)),
 		toolsHidden: b.cfg.Aggregation.ExcludeAllTools || rule == nil && b.cfg.Aggregation.DefaultToolVisibility == "hidden" || rule != nil && rule.ExcludeAll,
 		tools:       rule, prompts: b.promptRules[name], resources: b.resourceRules[name],
 	})
@@ -46,11 +45,11 @@ func (v *View) Starting() bool {
 // cut removes the backend's prefix from an exposed name; ok is false if this backend cannot have the name. whole is
 // false if rest may be truncated: names that are too long end in a hash.
 func (a *absent) cut(name string) (rest string, whole, ok bool) {
-	if len(name) < naming.Max {
+	if len(name) < Max {
 		rest, ok = strings.CutPrefix(name, a.prefix)
 		return rest, true, ok && rest != ""
 	}
-	room := naming.Max - len(naming.Tail(""))
+	room := Max - len(Tail(""))
 	return "", false, strings.HasPrefix(name, a.prefix[:min(len(a.prefix), room)])
 }
 
@@ -64,7 +63,7 @@ func (a *absent) mayHaveTool(name string) bool {
 		return true
 	}
 	for own, over := range a.tools.Overrides {
-		if over.Name != "" && naming.Clean(over.Name) == rest && keeps(a.tools.Filter, own, over.Name) {
+		if over.Name != "" && Clean(over.Name) == rest && keeps(a.tools.Filter, own, over.Name) {
 			return true
 		}
 	}
@@ -90,7 +89,7 @@ func (a *absent) mayHavePrompt(name string) bool {
 		return true
 	}
 	for own, over := range a.prompts.Overrides {
-		if over.Name != "" && naming.Clean(over.Name) == rest && keeps(a.prompts.Filter, own, over.Name) {
+		if over.Name != "" && Clean(over.Name) == rest && keeps(a.prompts.Filter, own, over.Name) {
 			return true
 		}
 	}
@@ -127,6 +126,6 @@ func sanitiseGlob(g string) string {
 		if r == '*' || r == '?' {
 			return r
 		}
-		return naming.Fit(r)
+		return Fit(r)
 	}, g)
 }

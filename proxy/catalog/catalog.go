@@ -23,14 +23,11 @@ import (
 
 	"github.com/vmcp-dev/vmcp/backends"
 	"github.com/vmcp-dev/vmcp/config"
-	"github.com/vmcp-dev/vmcp/internal/definition"
+
 	"github.com/vmcp-dev/vmcp/internal/diag"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 	"github.com/vmcp-dev/vmcp/policy"
-	"github.com/vmcp-dev/vmcp/proxy/catalog/naming"
-	"github.com/vmcp-dev/vmcp/proxy/catalog/pins"
-	"github.com/vmcp-dev/vmcp/proxy/catalog/scripted"
 )
 
 // A Catalog is everything that clients can name at one moment. It is immutable: a change of a backend, a script or the
@@ -50,14 +47,14 @@ type Catalog struct {
 
 	ServerInfo   json.RawMessage // serverInfo of the proxy
 	instructions string
-	extensions   json.RawMessage  // protocol extensions of the backends; nil for none
-	tasks        json.RawMessage  // the tasks capability of 2025-11-25, merged from all backends; nil for none
-	Problems     diag.Problems    // entries that are dropped or changed, and mistakes in scripts
-	Violations   []pins.Violation // differences from vmcp.lock; each is a problem, too
-	withheld     map[Ref]bool     // entries that are blocked since they differ from vmcp.lock
-	private      bool             // built for one session
-	changeCounts [3]uint64        // list_changed notifications of backends for tools, prompts, resources
-	scripts      string           // hashes of the programs of all scripts
+	extensions   json.RawMessage // protocol extensions of the backends; nil for none
+	tasks        json.RawMessage // the tasks capability of 2025-11-25, merged from all backends; nil for none
+	Problems     diag.Problems   // entries that are dropped or changed, and mistakes in scripts
+	Violations   []Violation     // differences from vmcp.lock; each is a problem, too
+	withheld     map[Ref]bool    // entries that are blocked since they differ from vmcp.lock
+	private      bool            // built for one session
+	changeCounts [3]uint64       // list_changed notifications of backends for tools, prompts, resources
+	scripts      string          // hashes of the programs of all scripts
 	ready        map[*backends.Backend]bool
 	absent       []*absent     // backends that are not available, in order of priority
 	newer        chan struct{} // closed when a newer catalog replaces this one
@@ -101,7 +98,7 @@ type Entry struct {
 	Name       string             // as exposed to clients; the URI of a resource
 	Original   string             // the backend's own name
 	Backend    *backends.Backend  // nil for a scripted tool and for the proxy's own resources
-	Script     *scripted.Tool     // nil for a backend's entry
+	Script     *ScriptedTool      // nil for a backend's entry
 	Definition json.RawMessage    // with the changes of the configuration
 	legacy     json.RawMessage    // Definition in the form for clients before 2026-07-28
 	modern     json.RawMessage    // Definition in the form for clients of 2026-07-28
@@ -159,7 +156,7 @@ type builder struct {
 
 // Build makes a catalog of what all backends offer. private has what some backends offer to one session instead; nil
 // for the common catalog.
-func Build(cfg *config.Config, all []*backends.Backend, private map[*backends.Backend]*backends.Offer, scripts *scripted.Set, introduction json.RawMessage) *Catalog {
+func Build(cfg *config.Config, all []*backends.Backend, private map[*backends.Backend]*backends.Offer, scripts *Set, introduction json.RawMessage) *Catalog {
 	b := &builder{cfg: cfg, rules: map[string]*config.WorkloadTools{}, reserved: map[Ref]string{}, c: &Catalog{
 		toolByName:     map[string]*Entry{},
 		toolByOrigin:   map[string]*Entry{},
@@ -266,11 +263,11 @@ func (b *builder) prefix(backend string) string {
 
 // Gone is an entry for a scripted tool that is no longer configured but has unfinished runs.
 func Gone(name string) *Entry {
-	t := scripted.Gone(name)
+	t := ScriptedGone(name)
 	return &Entry{Name: name, Original: name, Definition: t.Definition, Hidden: true, Script: t}
 }
 
-func (b *builder) addScript(s *scripted.Tool) {
+func (b *builder) addScript(s *ScriptedTool) {
 	b.c.scripts += s.Name + " " + s.Program.Hash() + "\n"
 	e := &Entry{Name: s.Name, Original: s.Name, Script: s, Definition: s.Definition}
 	if owner := b.c.toolByName[e.Name]; owner != nil {
@@ -285,12 +282,12 @@ func (b *builder) addTools(be *backends.Backend, offer *backends.Offer) {
 	rule := b.rules[be.Name()]
 	exact := map[string]bool{} // names that are exposed unchanged
 	for _, item := range offer.Tools {
-		if text := b.toolText(be.Name(), rule, item.Name); naming.Exposed(text) == text {
+		if text := b.toolText(be.Name(), rule, item.Name); Exposed(text) == text {
 			exact[text] = true
 		}
 	}
 	for _, item := range offer.Tools {
-		if err := definition.Tool.Usable(item.Name, item.Raw); err != nil {
+		if err := DefinitionTool.Usable(item.Name, item.Raw); err != nil {
 			b.problem(be.Name(), item.Name, "definition dropped: %v", err)
 			continue
 		}
@@ -301,9 +298,9 @@ func (b *builder) addTools(be *backends.Backend, offer *backends.Offer) {
 		}
 		e := &Entry{Original: item.Name, Backend: be, headers: headers, Hidden: b.isHidden(rule, item.Name)}
 		text := b.toolText(be.Name(), rule, item.Name)
-		e.Name = naming.Exposed(text)
+		e.Name = Exposed(text)
 		if e.Name != text && exact[e.Name] {
-			e.Name = naming.Hashed(text)
+			e.Name = Hashed(text)
 		}
 		b.claimTool(e, rule, item)
 	}
@@ -434,11 +431,11 @@ func (b *builder) addPrompts(be *backends.Backend, offer *backends.Offer) {
 		if rule.ExcludeAll || !keeps(rule.Filter, item.Name, over.Name) {
 			continue
 		}
-		if err := definition.Prompt.Usable(item.Name, item.Raw); err != nil {
+		if err := DefinitionPrompt.Usable(item.Name, item.Raw); err != nil {
 			b.problem(be.Name(), item.Name, "prompt dropped: %v", err)
 			continue
 		}
-		e := &Entry{Kind: policy.Prompt, Original: item.Name, Backend: be, Name: naming.Exposed(b.prefix(be.Name()) + cmp.Or(over.Name, item.Name))}
+		e := &Entry{Kind: policy.Prompt, Original: item.Name, Backend: be, Name: Exposed(b.prefix(be.Name()) + cmp.Or(over.Name, item.Name))}
 		if owner := b.c.promptByName[e.Name]; owner != nil {
 			owner.contested = true
 			b.problem(be.Name(), item.Name, "prompt name %q refused: it belongs to %s", e.Name, owner.Origin())
@@ -472,10 +469,10 @@ func (b *builder) finish(page pageStyle, offers map[string]*backends.Offer) {
 		tools, prompts = tools.with(o.ToolsMeta), prompts.with(o.PromptsMeta)
 		resources, templates = resources.with(o.ResourcesMeta), templates.with(o.TemplatesMeta)
 	}
-	c.tools = b.list("tools", definition.Tool, visible, tools)
-	c.prompts = b.list("prompts", definition.Prompt, sortedEntries(c.promptByName, rank), prompts)
-	c.resources = b.list("resources", definition.Resource, sortedEntries(c.resourceByURI, rank), resources)
-	c.templates = b.list("resourceTemplates", definition.Template, sortedEntries(c.templateByText, rank), templates)
+	c.tools = b.list("tools", DefinitionTool, visible, tools)
+	c.prompts = b.list("prompts", DefinitionPrompt, sortedEntries(c.promptByName, rank), prompts)
+	c.resources = b.list("resources", DefinitionResource, sortedEntries(c.resourceByURI, rank), resources)
+	c.templates = b.list("resourceTemplates", DefinitionTemplate, sortedEntries(c.templateByText, rank), templates)
 	c.routes = byLiteral(c.templates.entries)
 	c.parts = b.composeInstructions(offers)
 	c.instructions = joinInstructions(c.parts)
@@ -491,7 +488,7 @@ func (b *builder) finish(page pageStyle, offers map[string]*backends.Offer) {
 }
 
 // list makes a list of entries in the forms for both eras of clients.
-func (b *builder) list(member string, kind definition.Kind, entries []*Entry, style pageStyle) *list {
+func (b *builder) list(member string, kind Kind, entries []*Entry, style pageStyle) *list {
 	for _, e := range entries {
 		b.reportHiddenIn(e)
 		var notes []string

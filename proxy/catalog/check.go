@@ -6,13 +6,13 @@ import (
 
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/diag"
-	"github.com/vmcp-dev/vmcp/proxy/catalog/scripted"
+
 	"github.com/vmcp-dev/vmcp/script/check"
 )
 
 // Check finds mistakes, and likely ones, in the scripts, libraries, tests and workflows of a configuration.
-func Check(cfg *config.Config, known scripted.Known) (*check.Program, diag.Problems) {
-	set, problems := scripted.Compile(cfg, known)
+func Check(cfg *config.Config, known Known) (*check.Program, diag.Problems) {
+	set, problems := Compile(cfg, known)
 	if known.Lock == nil {
 		for _, t := range set.Texts() {
 			problems = append(problems, t.Problems...)

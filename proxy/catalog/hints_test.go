@@ -6,7 +6,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/vmcp-dev/vmcp/proxy/catalog/scripted"
 	"github.com/vmcp-dev/vmcp/script/check"
 )
 
@@ -16,7 +15,7 @@ func TestHintsOfManyToolsThatCallEachOther(t *testing.T) {
 	names := []string{"read"}
 	for i := range 60 { // each calls all before it
 		name := fmt.Sprint("t", i)
-		b.c.toolByName[name] = &Entry{Name: name, Script: &scripted.Tool{Calls: check.Calls{Tools: slices.Clone(names)}}}
+		b.c.toolByName[name] = &Entry{Name: name, Script: &ScriptedTool{Calls: check.Calls{Tools: slices.Clone(names)}}}
 		names = append(names, name)
 	}
 	if h := b.hintsOf(b.c.toolByName["t59"]); h != (hints{readOnly: true}) {

@@ -7,7 +7,7 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/diag"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/spell"
-	"github.com/vmcp-dev/vmcp/proxy/catalog/scripted"
+
 	"github.com/vmcp-dev/vmcp/script/check"
 )
 
@@ -37,7 +37,7 @@ func (e *Entry) known() check.Tool {
 
 // lint checks scripts and libraries against the tools that exist: unknown tools, arguments that do not fit. While
 // backends are missing, it reports only what does not depend on them.
-func (b *builder) lint(set *scripted.Set) {
+func (b *builder) lint(set *Set) {
 	if !b.complete {
 		for _, t := range set.Texts() {
 			b.reportText(t, t.Problems)
@@ -56,7 +56,7 @@ func (b *builder) lint(set *scripted.Set) {
 			b.reportText(t, t.Problems)
 		}
 	}
-	set.Assign(set.Check(tools, nil, scripted.Known{Cache: set.Cache()}).Problems(), func(t *scripted.Text, p diag.Problem) { b.reportText(t, diag.Problems{p}) })
+	set.Assign(set.Check(tools, nil, Known{Cache: set.Cache()}).Problems(), func(t *Text, p diag.Problem) { b.reportText(t, diag.Problems{p}) })
 	for _, s := range set.Tools() {
 		if s.Composite {
 			b.lintComposite(s, tools)
@@ -64,7 +64,7 @@ func (b *builder) lint(set *scripted.Set) {
 	}
 }
 
-func (b *builder) reportText(t *scripted.Text, problems diag.Problems) {
+func (b *builder) reportText(t *Text, problems diag.Problems) {
 	for _, p := range Judged(b.cfg, problems) {
 		p.Entry = t.Entry
 		b.c.Problems = append(b.c.Problems, p)
@@ -72,7 +72,7 @@ func (b *builder) reportText(t *scripted.Text, problems diag.Problems) {
 }
 
 // lintComposite reports steps whose tool does not exist.
-func (b *builder) lintComposite(s *scripted.Tool, tools map[string]check.Tool) {
+func (b *builder) lintComposite(s *ScriptedTool, tools map[string]check.Tool) {
 	for _, t := range s.Steps {
 		if _, ok := tools[t.Name]; ok {
 			continue

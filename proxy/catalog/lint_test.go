@@ -8,11 +8,10 @@ import (
 	"testing"
 
 	"github.com/vmcp-dev/vmcp/config"
-	"github.com/vmcp-dev/vmcp/proxy/catalog/scripted"
 )
 
 // linted are the problems of scripts in a catalog with these tools of a backend.
-func linted(s *scripted.Set, tools map[string]string) string {
+func linted(s *Set, tools map[string]string) string {
 	b := &builder{cfg: &config.Config{}, complete: true, c: &Catalog{toolByName: map[string]*Entry{}, toolByOrigin: map[string]*Entry{}}}
 	for name, schema := range tools {
 		b.c.toolByName[name] = &Entry{Name: name, Definition: []byte(`{"name": "` + name + `", "inputSchema": ` + schema + `}`)}
@@ -44,7 +43,7 @@ func TestABackendsChangeChecksWhatItConcerns(t *testing.T) {
 	}
 	cfg := &config.Config{Scripts: []string{dir}}
 	cfg.Complete()
-	s, problems := scripted.Compile(cfg, scripted.Known{})
+	s, problems := Compile(cfg, Known{})
 	if len(problems) > 0 || len(s.Texts()) != 101 {
 		t.Fatalf("%d texts: %v", len(s.Texts()), problems)
 	}

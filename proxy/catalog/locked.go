@@ -7,11 +7,11 @@ import (
 
 	"github.com/vmcp-dev/vmcp/backends"
 	"github.com/vmcp-dev/vmcp/config"
-	"github.com/vmcp-dev/vmcp/internal/definition"
+
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/schema"
 	"github.com/vmcp-dev/vmcp/lock"
-	"github.com/vmcp-dev/vmcp/proxy/catalog/naming"
+
 	"github.com/vmcp-dev/vmcp/script"
 	"github.com/vmcp-dev/vmcp/script/check"
 )
@@ -63,18 +63,18 @@ func eachLocked(cfg *config.Config, f *lock.File, visit func(exposed, origin str
 		rule := b.rules[name]
 		items, exact := lockedItems(f, name), map[string]bool{}
 		for _, item := range items {
-			if text := b.toolText(name, rule, item.Name); naming.Exposed(text) == text {
+			if text := b.toolText(name, rule, item.Name); Exposed(text) == text {
 				exact[text] = true
 			}
 		}
 		for _, item := range items {
-			if definition.Tool.Usable(item.Name, item.Raw) != nil {
+			if DefinitionTool.Usable(item.Name, item.Raw) != nil {
 				continue
 			}
 			text := b.toolText(name, rule, item.Name)
-			exposed := naming.Exposed(text)
+			exposed := Exposed(text)
 			if exposed != text && exact[exposed] {
-				exposed = naming.Hashed(text)
+				exposed = Hashed(text)
 			}
 			var over config.ToolOverride
 			if rule != nil {
@@ -132,7 +132,7 @@ func mayBeOf(cfg *config.Config, indices []int, name string) bool {
 	b := &builder{cfg: cfg}
 	for _, i := range indices {
 		backend := cfg.Backends[i].Name
-		if strings.HasPrefix(name, backend+".") || strings.HasPrefix(name, naming.Clean(b.prefix(backend))) {
+		if strings.HasPrefix(name, backend+".") || strings.HasPrefix(name, Clean(b.prefix(backend))) {
 			return true
 		}
 	}

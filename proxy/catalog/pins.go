@@ -6,8 +6,6 @@ import (
 	"github.com/vmcp-dev/vmcp/backends"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/lock"
-	"github.com/vmcp-dev/vmcp/proxy/catalog/naming"
-	"github.com/vmcp-dev/vmcp/proxy/catalog/pins"
 )
 
 // What a backend offers is compared with its pins in vmcp.lock before anything else: a blocked entry is in no list and
@@ -17,7 +15,7 @@ import (
 // backend offers something else.
 
 // applyPins returns the entries of an offer that are not blocked.
-func (b *builder) applyPins(p *pins.Pins, backend string, offer *backends.Offer) *backends.Offer {
+func (b *builder) applyPins(p *Pins, backend string, offer *backends.Offer) *backends.Offer {
 	switch {
 	case p == nil:
 		return offer
@@ -33,13 +31,13 @@ func (b *builder) applyPins(p *pins.Pins, backend string, offer *backends.Offer)
 	held.Resources = b.pinnedItems(p, backend, lock.Resource, offer.Resources)
 	held.Templates = b.pinnedItems(p, backend, lock.Template, offer.Templates)
 	if v := p.Instructions(backend, offer.Instructions); v != nil && b.violated(v) {
-		b.reportHidden(backend, pins.Instructions, offer.Instructions)
+		b.reportHidden(backend, Instructions, offer.Instructions)
 		held.Instructions = ""
 	}
 	return &held
 }
 
-func (b *builder) pinnedItems(p *pins.Pins, backend string, kind lock.Kind, items []backends.Item) []backends.Item {
+func (b *builder) pinnedItems(p *Pins, backend string, kind lock.Kind, items []backends.Item) []backends.Item {
 	kept := items[:0:0]
 	for _, item := range items {
 		v := p.Entry(lock.Name{Kind: kind, Backend: backend, Own: item.Name}, item.Raw)
@@ -54,7 +52,7 @@ func (b *builder) pinnedItems(p *pins.Pins, backend string, kind lock.Kind, item
 }
 
 // withhold notes the names by which a blocked entry would have been found.
-func (b *builder) withhold(v *pins.Violation) {
+func (b *builder) withhold(v *Violation) {
 	n := v.Name
 	note := func(r Ref) {
 		b.c.withheld[r] = true
@@ -65,13 +63,13 @@ func (b *builder) withhold(v *pins.Violation) {
 	switch n.Kind {
 	case lock.Tool:
 		text := b.toolText(n.Backend, b.rules[n.Backend], n.Own)
-		note(Tool(naming.Exposed(text)))
-		for _, name := range []string{naming.Exposed(text), naming.Hashed(text), n.Backend + "." + n.Own} {
+		note(Tool(Exposed(text)))
+		for _, name := range []string{Exposed(text), Hashed(text), n.Backend + "." + n.Own} {
 			b.c.withheld[Tool(name)], b.c.withheld[AnyTool(name)] = true, true
 		}
 	case lock.Prompt:
 		over := b.promptRules[n.Backend].Overrides[n.Own]
-		note(Prompt(naming.Exposed(b.prefix(n.Backend) + cmp.Or(over.Name, n.Own))))
+		note(Prompt(Exposed(b.prefix(n.Backend) + cmp.Or(over.Name, n.Own))))
 	case lock.Resource:
 		note(Resource(b.c.ExposedURI(n.Backend, n.Own)))
 	case lock.Template:
@@ -91,7 +89,7 @@ func (b *builder) keptFor(r Ref, backend string) string {
 func (c *Catalog) Withholds(r Ref) bool { return c.withheld[r] && c.Find(r) == nil }
 
 // violated records a violation and reports whether the entry is blocked.
-func (b *builder) violated(v *pins.Violation) (withheld bool) {
+func (b *builder) violated(v *Violation) (withheld bool) {
 	b.c.Violations = append(b.c.Violations, *v)
 	b.problem(v.Name.Backend, v.Entry(), "%s", v.Reason)
 	return v.Withheld

@@ -9,7 +9,6 @@ import (
 	"github.com/vmcp-dev/vmcp/backends"
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/lock"
-	"github.com/vmcp-dev/vmcp/proxy/catalog/pins"
 )
 
 // BenchmarkHold measures the cost of pins for building a catalog.
@@ -32,7 +31,7 @@ func BenchmarkHold(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	p, err := pins.Read(cfg)
+	p, err := Read(cfg)
 	if err != nil {
 		b.Fatal(err)
 	}

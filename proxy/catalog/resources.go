@@ -9,7 +9,7 @@ import (
 	"github.com/yosida95/uritemplate/v3"
 
 	"github.com/vmcp-dev/vmcp/backends"
-	"github.com/vmcp-dev/vmcp/internal/definition"
+
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/policy"
 )
@@ -19,7 +19,7 @@ import (
 
 func (b *builder) addResources(be *backends.Backend, offer *backends.Offer) {
 	rule := b.resourceRules[be.Name()]
-	kept := func(item backends.Item, kind definition.Kind) bool {
+	kept := func(item backends.Item, kind Kind) bool {
 		if rule.ExcludeAll || !keeps(rule.Filter, item.Name) {
 			return false
 		}
@@ -38,12 +38,12 @@ func (b *builder) addResources(be *backends.Backend, offer *backends.Offer) {
 		return e
 	}
 	for _, item := range offer.Resources {
-		if kept(item, definition.Resource) {
+		if kept(item, DefinitionResource) {
 			b.addResource(b.c.resourceByURI, entryOf(item, "uri"))
 		}
 	}
 	for _, item := range offer.Templates {
-		if !kept(item, definition.Template) {
+		if !kept(item, DefinitionTemplate) {
 			continue
 		}
 		e := entryOf(item, "uriTemplate")

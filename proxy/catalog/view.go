@@ -10,7 +10,6 @@ import (
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/policy"
-	"github.com/vmcp-dev/vmcp/proxy/profile"
 )
 
 // What a principal sees of a catalog.
@@ -35,7 +34,7 @@ const maxViews = 256
 // concurrent use.
 type View struct {
 	c       *Catalog
-	profile *profile.Profile  // nil: no profile
+	profile *Profile          // nil: no profile
 	set     *policy.Set       // nil: no policies
 	who     *policy.Principal // a principal of the class
 	key     viewKey
@@ -90,7 +89,7 @@ func (b *builder) addProfiles() {
 	b.c.configured = b.cfg.Profiles
 	b.c.profiles = make(map[string]*View, len(b.cfg.Profiles))
 	for i := range b.cfg.Profiles {
-		p := profile.New(&b.cfg.Profiles[i])
+		p := New(&b.cfg.Profiles[i])
 		v := &View{c: b.c, profile: p, class: "/" + p.Name}
 		b.c.profiles[p.Name] = v
 		if n := v.Tools(); p.MaxTools > 0 && n > p.MaxTools {
@@ -111,7 +110,7 @@ func (c *Catalog) Through(name string) *View {
 	if v := c.profiles[name]; v != nil {
 		return v
 	}
-	return &View{c: c, profile: profile.Unknown(name), class: "/" + name}
+	return &View{c: c, profile: Unknown(name), class: "/" + name}
 }
 
 // View is what the class of who sees of c under set, through a profile ("": none).

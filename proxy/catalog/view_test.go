@@ -8,7 +8,6 @@ import (
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 	"github.com/vmcp-dev/vmcp/policy"
-	"github.com/vmcp-dev/vmcp/proxy/catalog/scripted"
 )
 
 // crowded is a catalog of n tools with definitions of size bytes, and a policy that shows tool i to the group i%16.
@@ -25,7 +24,7 @@ func crowded(tb testing.TB, n, size int) (*Catalog, *policy.Set) {
 	b := &builder{cfg: &config.Config{}, c: &Catalog{toolByName: map[string]*Entry{}}}
 	for i := range n {
 		name := fmt.Sprintf("tool%d.%d", i, i%16)
-		e := &Entry{Name: name, Original: name, Script: &scripted.Tool{Name: name},
+		e := &Entry{Name: name, Original: name, Script: &ScriptedTool{Name: name},
 			Definition: []byte(`{"name":"` + name + `","description":"` + strings.Repeat("d", size) + `","inputSchema":{"type":"object"}}`)}
 		e.legacy, e.modern = e.Definition, e.Definition
 		b.c.toolByName[name] = e

@@ -2,8 +2,6 @@ package edge
 
 import (
 	"net/http"
-
-	"github.com/vmcp-dev/vmcp/proxy/gate"
 )
 
 // AdminHandler serves the port for operators: the paths of isOperators, and /healthz, which alone needs no credential.
@@ -14,7 +12,7 @@ func (v *Server) serveAdmin(w http.ResponseWriter, r *http.Request) {
 	switch path := r.URL.Path; {
 	case isHealth(path):
 		serveHealth(w)
-	case v.serveOperators(w, r, gate.Operators):
+	case v.serveOperators(w, r, Operators):
 	case !v.checkOrigin(w, r):
 	case !v.access.Load().gate.Operator(r):
 		w.Header().Set("WWW-Authenticate", `Bearer realm="vmcp admin"`)
@@ -27,6 +25,6 @@ func (v *Server) serveAdmin(w http.ResponseWriter, r *http.Request) {
 }
 
 // serveOperators serves the page and the API for operators; false if the request is for something else.
-func (v *Server) serveOperators(w http.ResponseWriter, r *http.Request, port gate.Port) bool {
+func (v *Server) serveOperators(w http.ResponseWriter, r *http.Request, port Port) bool {
 	return v.operators != nil && v.operators(w, r, port, &v.access.Load().gate)
 }

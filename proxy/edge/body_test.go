@@ -15,8 +15,6 @@ import (
 	"time"
 
 	"github.com/vmcp-dev/vmcp/internal/testmode"
-	"github.com/vmcp-dev/vmcp/proxy/edge/body"
-	"github.com/vmcp-dev/vmcp/proxy/edge/stream"
 )
 
 // served serves a handler as the command does, on an in-memory network, so that synctest can see that everything is
@@ -86,7 +84,7 @@ func TestUnfinishedBodiesEnd(t *testing.T) {
 				if grown := int64(after.HeapAlloc) - int64(before.HeapAlloc); grown > 5<<20 {
 					t.Errorf("%d unfinished bodies hold %d bytes", len(conns), grown)
 				}
-				time.Sleep(body.Time + time.Second)
+				time.Sleep(Time + time.Second)
 				for _, c := range conns {
 					answer, err := io.ReadAll(c)
 					if err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 408 ") {
@@ -158,7 +156,7 @@ func TestUnreadWritesEnd(t *testing.T) {
 		write := func() { _, err := c.Write(make([]byte, 5*writePiece)); written <- err }
 		go write()
 		for range 5 {
-			time.Sleep(stream.SlowReader - time.Second)
+			time.Sleep(SlowReader - time.Second)
 			io.ReadFull(here, make([]byte, writePiece))
 		}
 		if err := <-written; err != nil {
@@ -187,7 +185,7 @@ func TestUnfinishedBodiesOverSockets(t *testing.T) {
 	}
 	defer c.Close()
 	io.WriteString(c, postHead+"Content-Length: 4194304\r\n\r\n{")
-	c.SetReadDeadline(time.Now().Add(10 * body.Time))
+	c.SetReadDeadline(time.Now().Add(10 * Time))
 	if answer, err := io.ReadAll(c); err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 408 ") {
 		t.Errorf("%q, %v, want 408 and the end", answer, err)
 	}

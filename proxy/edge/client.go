@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/vmcp-dev/vmcp/internal/wire"
-	"github.com/vmcp-dev/vmcp/proxy/edge/body"
 )
 
 // A Client is the sender of a request: a session, or one stateless request with what its _meta declares.
@@ -67,7 +66,7 @@ type Request struct {
 	Params json.RawMessage // nil if there are none
 	ID     json.RawMessage // nil for a notification
 	Header http.Header     // of HTTP; nil on stdio, and for clients with a session
-	Body   *body.Buffer    // the buffer that Params is a part of; nil if it is not reused
+	Body   *Buffer         // the buffer that Params is a part of; nil if it is not reused
 	Out    FrameWriter     // for frames ahead of the response
 }
 

@@ -5,8 +5,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/vmcp-dev/vmcp/proxy/edge/stream"
 )
 
 // writePiece is the number of bytes that have to be written within stream.SlowReader.
@@ -72,7 +70,7 @@ func (c *timedConn) Close() error {
 
 func (c *timedConn) Write(b []byte) (n int, err error) {
 	for {
-		if err := c.SetWriteDeadline(time.Now().Add(stream.SlowReader)); err != nil {
+		if err := c.SetWriteDeadline(time.Now().Add(SlowReader)); err != nil {
 			return n, err
 		}
 		m, err := c.Conn.Write(b[n:min(n+writePiece, len(b))])

@@ -19,10 +19,6 @@ import (
 	"github.com/vmcp-dev/vmcp/auth"
 	"github.com/vmcp-dev/vmcp/backends"
 	"github.com/vmcp-dev/vmcp/config"
-	"github.com/vmcp-dev/vmcp/proxy/edge/body"
-	"github.com/vmcp-dev/vmcp/proxy/edge/ids"
-	"github.com/vmcp-dev/vmcp/proxy/edge/stream"
-	"github.com/vmcp-dev/vmcp/proxy/gate"
 )
 
 // A Handler serves the requests of clients. A Server has one.
@@ -52,7 +48,7 @@ type Peer interface {
 }
 
 // Held is the largest number of bytes that all clients together can occupy in bodies and streams.
-const Held = body.Most + stream.Held
+const Held = Most + StreamHeld
 
 // Options configure a Server.
 type Options struct {
@@ -62,7 +58,7 @@ type Options struct {
 	// Page serves the other paths; details says whether the requester may see more than whether the endpoint is ready.
 	Page func(w http.ResponseWriter, r *http.Request, details bool)
 	// Operators serves the page and the API for operators; false if the request is for something else. May be nil.
-	Operators func(http.ResponseWriter, *http.Request, gate.Port, *gate.Rules) bool
+	Operators func(http.ResponseWriter, *http.Request, Port, *Rules) bool
 	// Login serves the pages for logins at backends; nil: there are none.
 	Login http.HandlerFunc
 	// Refused is called for every request with a refused credential.
@@ -82,20 +78,20 @@ type Server struct {
 	log       *slog.Logger
 	profile   string // on stdio
 	page      func(w http.ResponseWriter, r *http.Request, details bool)
-	login     http.HandlerFunc                                                      // nil: none
-	operators func(http.ResponseWriter, *http.Request, gate.Port, *gate.Rules) bool // nil: none
+	login     http.HandlerFunc                                            // nil: none
+	operators func(http.ResponseWriter, *http.Request, Port, *Rules) bool // nil: none
 	refused   func(*auth.Refusal)
 	turned    func(*http.Request, int, string)
 	within    func(*http.Request, *auth.Principal) context.Context
 
 	access    atomic.Pointer[access]
-	elsewhere atomic.Pointer[Elsewhere]  // nil: this process is the only one
-	sealer    atomic.Pointer[ids.Sealer] // seals session ids; nil: they are random
-	sessions  sessions                   // over HTTP
-	pipes     sessions                   // over stdio
-	bodies    body.Account               // memory of large requests
-	streams   stream.Pool                // memory of streams
-	stateless *stream.Set                // streams of clients without a session
+	elsewhere atomic.Pointer[Elsewhere] // nil: this process is the only one
+	sealer    atomic.Pointer[Sealer]    // seals session ids; nil: they are random
+	sessions  sessions                  // over HTTP
+	pipes     sessions                  // over stdio
+	bodies    Account                   // memory of large requests
+	streams   Pool                      // memory of streams
+	stateless *Set                      // streams of clients without a session
 	idle      atomic.Pointer[config.SessionIdle]
 	pressed   atomic.Uint64 // sessions ended by Pressure
 	expired   atomic.Uint64 // sessions ended since they were idle
@@ -119,7 +115,7 @@ func New(o Options) *Server {
 	if v.within == nil {
 		v.within = func(r *http.Request, _ *auth.Principal) context.Context { return r.Context() }
 	}
-	v.bodies.Limit, v.stateless = body.Most, stream.NewSet(&v.streams, "")
+	v.bodies.Limit, v.stateless = Most, NewSet(&v.streams, "")
 	v.life, v.end = context.WithCancel(context.Background())
 	v.listening, v.drain = context.WithCancel(v.life)
 	v.idle.Store(&config.SessionIdle{Client: config.Duration(time.Hour), Pressure: config.Duration(time.Minute)})
@@ -163,7 +159,7 @@ func (v *Server) Apply(cfg *config.Config, adopt func() error) error {
 
 // Seal sets the sealer of session ids. From then on only ids that it opens are accepted; other sessions have to begin
 // anew. nil: session ids are random.
-func (v *Server) Seal(by *ids.Sealer) { v.sealer.Store(by) }
+func (v *Server) Seal(by *Sealer) { v.sealer.Store(by) }
 
 // EachSession calls f for the sessions over HTTP and stdio.
 func (v *Server) EachSession(f func(*Session)) {

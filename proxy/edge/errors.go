@@ -11,7 +11,6 @@ import (
 	"github.com/vmcp-dev/vmcp/backends"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/wire"
-	"github.com/vmcp-dev/vmcp/proxy/edge/body"
 )
 
 // ErrCancelled is the response to a request that was cancelled by its client, or by the end of the client's session.
@@ -88,12 +87,12 @@ const busyRetry = "5"
 func refuseBody(w http.ResponseWriter, err error) {
 	status, code := http.StatusBadRequest, wire.ParseError
 	switch {
-	case errors.Is(err, body.ErrTooLarge):
+	case errors.Is(err, ErrTooLarge):
 		status, code = http.StatusRequestEntityTooLarge, wire.InvalidRequest
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		status = http.StatusRequestTimeout
-		err = errors.New("the body did not arrive within " + body.Time.String())
-	case errors.Is(err, body.ErrBusy):
+		err = errors.New("the body did not arrive within " + Time.String())
+	case errors.Is(err, ErrBusy):
 		refuseBusy(w, nil, err)
 		return
 	}

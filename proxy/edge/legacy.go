@@ -10,8 +10,6 @@ import (
 	"github.com/vmcp-dev/vmcp/backends"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/wire"
-	"github.com/vmcp-dev/vmcp/proxy/edge/ids"
-	"github.com/vmcp-dev/vmcp/proxy/edge/stream"
 )
 
 // postLegacy serves one message of a revision with sessions.
@@ -38,7 +36,7 @@ func (v *Server) postLegacy(w http.ResponseWriter, r *http.Request, m *wire.Mess
 
 // sessionOf finds the session that a request names; after 404 a client begins a new session. said is the content of a
 // sealed id if the session is not in this process.
-func (v *Server) sessionOf(r *http.Request) (s *Session, said *ids.Session, status int, err error) {
+func (v *Server) sessionOf(r *http.Request) (s *Session, said *IdsSession, status int, err error) {
 	id := r.Header.Get(wire.HeaderSession)
 	if id == "" {
 		return nil, nil, http.StatusBadRequest, wire.Invalid("no %s header: begin with initialize", wire.HeaderSession)
@@ -49,7 +47,7 @@ func (v *Server) sessionOf(r *http.Request) (s *Session, said *ids.Session, stat
 	}
 	s, said = v.sessions.named(id, v.sealer.Load())
 	who, profile := v.principal(r), profileOf(r)
-	if s != nil && s.Client.Principal != who || said != nil && said.Principal != ids.DigestOf(who) {
+	if s != nil && s.Client.Principal != who || said != nil && said.Principal != DigestOf(who) {
 		v.turned(r, http.StatusNotFound, "the session belongs to another principal")
 		return nil, nil, http.StatusNotFound, ErrNoSession
 	}
@@ -105,7 +103,7 @@ func (v *Server) seal(ctx context.Context, s *Session) error {
 		return nil
 	}
 	c := s.Client
-	said := &ids.Session{ID: s.ID, Principal: ids.DigestOf(c.Principal), Profile: c.Profile, Revision: c.Revision, Info: c.Info, Capabilities: c.Capabilities}
+	said := &IdsSession{ID: s.ID, Principal: DigestOf(c.Principal), Profile: c.Profile, Revision: c.Revision, Info: c.Info, Capabilities: c.Capabilities}
 	s.Text, s.opened = by.Seal(said), by
 	if e := v.others(); e != nil {
 		return e.Opened(ctx, s, said)
@@ -212,11 +210,11 @@ func (v *Server) get(w http.ResponseWriter, r *http.Request) {
 }
 
 // streamFor is the standalone stream of a session, or the one to resume behind the event last.
-func (s *Session) streamFor(last string) (st *stream.Stream, after int, err error) {
+func (s *Session) streamFor(last string) (st *Stream, after int, err error) {
 	if last == "" {
 		return s.streams.Standalone(), -1, nil
 	}
-	id, next, ok := stream.ParseEventID(last)
+	id, next, ok := ParseEventID(last)
 	if ok {
 		st = s.streams.Find(id)
 	}
@@ -230,7 +228,7 @@ func (s *Session) streamFor(last string) (st *stream.Stream, after int, err erro
 }
 
 // serveStream writes a stream until the client disconnects.
-func (v *Server) serveStream(w http.ResponseWriter, r *http.Request, s *Session, st *stream.Stream, after int) {
+func (v *Server) serveStream(w http.ResponseWriter, r *http.Request, s *Session, st *Stream, after int) {
 	ctx, done := v.whileListening(r)
 	defer done()
 	defer listenFor(s)()

@@ -8,7 +8,6 @@ import (
 
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/wire"
-	"github.com/vmcp-dev/vmcp/proxy/edge/body"
 )
 
 // isModern detects a client of 2026-07-28: it names its revision in every header and every _meta, and has no session.
@@ -23,7 +22,7 @@ func isModern(r *http.Request, m *wire.Message) bool {
 }
 
 // postModern serves one stateless request.
-func (v *Server) postModern(w http.ResponseWriter, r *http.Request, m *wire.Message, buf *body.Buffer) {
+func (v *Server) postModern(w http.ResponseWriter, r *http.Request, m *wire.Message, buf *Buffer) {
 	if !m.IsRequest() {
 		if m.IsNotification() {
 			who := &Client{Principal: v.principal(r), Profile: profileOf(r), Revision: wire.Rev2607}

@@ -9,11 +9,10 @@ import (
 
 	"github.com/vmcp-dev/vmcp/auth"
 	"github.com/vmcp-dev/vmcp/config"
-	"github.com/vmcp-dev/vmcp/internal/origin"
+
 	"github.com/vmcp-dev/vmcp/internal/wire"
-	"github.com/vmcp-dev/vmcp/proxy/edge/body"
-	"github.com/vmcp-dev/vmcp/proxy/gate"
-	"github.com/vmcp-dev/vmcp/proxy/profile"
+
+	"github.com/vmcp-dev/vmcp/proxy/catalog"
 )
 
 // What is served at which path, and to whom.
@@ -30,13 +29,13 @@ import (
 
 // access is the part of a configuration that decides about access. It is replaced as a whole.
 type access struct {
-	policy   *origin.Policy
+	policy   *Policy
 	auth     *auth.Authenticator
 	incoming config.IncomingAuth // that auth was made from
-	profiles profile.Names
-	lives    profile.Lives // a context for each profile, which ends when the profile is removed
+	profiles catalog.Names
+	lives    catalog.Lives // a context for each profile, which ends when the profile is removed
 	maxBody  int64         // size limit of a request's body
-	gate     gate.Rules    // rules for what operators see
+	gate     Rules         // rules for what operators see
 }
 
 // newAccess is the access of a configuration. old is the previous one, nil for none; its authenticator is kept if
@@ -46,13 +45,13 @@ func newAccess(cfg *config.Config, old *access, log *slog.Logger) (*access, erro
 	if err != nil {
 		return nil, err
 	}
-	a := &access{auth: who, incoming: cfg.IncomingAuth, policy: origin.New(cfg.Hosts, cfg.Origins), profiles: profile.NamesOf(cfg), maxBody: cmp.Or(int64(cfg.MaxRequestBody), body.Default)}
-	var before profile.Lives
+	a := &access{auth: who, incoming: cfg.IncomingAuth, policy: OriginNew(cfg.Hosts, cfg.Origins), profiles: catalog.NamesOf(cfg), maxBody: cmp.Or(int64(cfg.MaxRequestBody), Default)}
+	var before catalog.Lives
 	if old != nil {
 		before = old.lives
 	}
 	a.lives = a.profiles.Lives(before)
-	a.gate = gate.Rules{Policy: a.policy, Auth: who, Admins: cfg.IncomingAuth.Authz.Admins, Apart: cfg.Admin.Listen != "", Token: gate.NewToken(cfg.Admin.TokenFile)}
+	a.gate = Rules{Policy: a.policy, Auth: who, Admins: cfg.IncomingAuth.Authz.Admins, Apart: cfg.Admin.Listen != "", Token: NewToken(cfg.Admin.TokenFile)}
 	return a, nil
 }
 
@@ -70,7 +69,7 @@ func (v *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Connection", "close")
 	}
 	switch path := r.URL.Path; {
-	case path == "/mcp" || strings.HasPrefix(path, profile.Path):
+	case path == "/mcp" || strings.HasPrefix(path, catalog.Path):
 		if !v.checkOrigin(w, r) {
 			return
 		}
@@ -86,14 +85,14 @@ func (v *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		v.serveLogin(w, r)
 	case isBareReady(r):
 		v.page(w, r, v.showsDetails(r))
-	case v.serveOperators(w, r, gate.Clients):
+	case v.serveOperators(w, r, Clients):
 	case v.checkOrigin(w, r):
 		v.servePage(w, r)
 	}
 }
 
 // profileOf is the profile that the path of a request names; "" is none.
-func profileOf(r *http.Request) string { return profile.In(r.URL.Path) }
+func profileOf(r *http.Request) string { return catalog.In(r.URL.Path) }
 
 // checkOrigin checks Host and Origin. It answers refused requests, and CORS preflights.
 func (v *Server) checkOrigin(w http.ResponseWriter, r *http.Request) bool {
@@ -104,10 +103,10 @@ func (v *Server) checkOrigin(w http.ResponseWriter, r *http.Request) bool {
 		return false
 	}
 	if from != "" {
-		origin.Allow(w.Header(), from)
+		Allow(w.Header(), from)
 	}
 	if r.Method == http.MethodOptions {
-		origin.Preflight(w, r)
+		Preflight(w, r)
 		return false
 	}
 	return true
@@ -137,7 +136,7 @@ func isBareReady(r *http.Request) bool {
 // operators need a separate port.
 func (v *Server) showsDetails(r *http.Request) bool {
 	e := v.access.Load()
-	if e.gate.Apart || !e.auth.Open() || !origin.IsLocal(r) {
+	if e.gate.Apart || !e.auth.Open() || !IsLocal(r) {
 		return false
 	}
 	_, err := e.policy.Check(r)

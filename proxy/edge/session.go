@@ -9,8 +9,6 @@ import (
 
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/wire"
-	"github.com/vmcp-dev/vmcp/proxy/edge/ids"
-	"github.com/vmcp-dev/vmcp/proxy/edge/stream"
 )
 
 const (
@@ -46,10 +44,10 @@ type Session struct {
 	Client  *Client
 	Peer    Peer
 	out     FrameWriter // stdio only: for every frame
-	streams *stream.Set
+	streams *Set
 
-	countsFor []string    // keys by which the table counts it; see sessions
-	opened    *ids.Sealer // the sealer of Text; guarded by the table's mu
+	countsFor []string // keys by which the table counts it; see sessions
+	opened    *Sealer  // the sealer of Text; guarded by the table's mu
 
 	mu         sync.Mutex
 	used       time.Time                     // last use; guarded by mu, like all below
@@ -65,8 +63,8 @@ type Session struct {
 	closed     bool
 }
 
-func newSession(c *Client, all *stream.Pool) *Session {
-	s := &Session{ID: ids.New(), Client: c, streams: stream.NewSet(all, ""), used: time.Now()}
+func newSession(c *Client, all *Pool) *Session {
+	s := &Session{ID: IdsNew(), Client: c, streams: NewSet(all, ""), used: time.Now()}
 	s.Text, c.Session = s.ID, s
 	return s
 }

@@ -7,8 +7,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/vmcp-dev/vmcp/proxy/edge/stream"
 )
 
 // TestIdleSessionsExpire: a session with a request or a stream is kept, an idle one ends.
@@ -45,7 +43,7 @@ func TestIdleSessionsExpire(t *testing.T) {
 // TestQuestionsAreBounded: the pending requests to a client are bounded.
 func TestQuestionsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		session := newSession(&Client{}, new(stream.Pool))
+		session := newSession(&Client{}, new(Pool))
 		session.ready = true
 		ctx, cancel := context.WithCancel(t.Context())
 		for range maxAsked {

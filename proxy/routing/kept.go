@@ -10,7 +10,6 @@ import (
 	"github.com/vmcp-dev/vmcp/cluster"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 	"github.com/vmcp-dev/vmcp/proxy/edge"
-	"github.com/vmcp-dev/vmcp/proxy/edge/ids"
 )
 
 // Kept rows: what the store has of a session, so that another replica can adopt it.
@@ -78,7 +77,7 @@ type dirty struct {
 
 // Opened is called for a new session. Capabilities that do not fit into its id are written to a row before the client
 // gets the id.
-func (t *Set) Opened(ctx context.Context, s *edge.Session, said *ids.Session) error {
+func (t *Set) Opened(ctx context.Context, s *edge.Session, said *edge.IdsSession) error {
 	k := t.o.Kept(s)
 	k.mu.Lock()
 	k.until = untilOf(said)

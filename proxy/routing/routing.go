@@ -30,7 +30,6 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 	"github.com/vmcp-dev/vmcp/proxy/edge"
-	"github.com/vmcp-dev/vmcp/proxy/edge/ids"
 )
 
 // ErrLost says that a session cannot be adopted, since a part of its state was lost with its replica.
@@ -113,7 +112,7 @@ func (t *Set) serve(w http.ResponseWriter, r *http.Request, p peers.Passage) {
 var errBusy = wire.Errorf(wire.Busy, "the replica that owns the session cannot be determined now; try again in a moment")
 
 // Route finds the session of a request that is not in memory, or forwards the request. It implements edge.Elsewhere.
-func (t *Set) Route(w http.ResponseWriter, r *http.Request, body []byte, said *ids.Session) (*edge.Session, error) {
+func (t *Set) Route(w http.ResponseWriter, r *http.Request, body []byte, said *edge.IdsSession) (*edge.Session, error) {
 	if edge.WasPassed(r.Context()) {
 		return t.passed(w, r, said)
 	}
@@ -185,7 +184,7 @@ type place struct {
 
 // find finds the owner of a session that is not in memory. again: the row is read in any case; gone is a replica that
 // does not answer, whatever the table of replicas says.
-func (t *Set) find(ctx context.Context, said *ids.Session, again bool, gone string) (place, error) {
+func (t *Set) find(ctx context.Context, said *edge.IdsSession, again bool, gone string) (place, error) {
 	if !again {
 		for _, owner := range []string{t.ownerOf(said.ID), said.Owner} {
 			if t.lives(owner, gone) {
@@ -217,7 +216,7 @@ func (t *Set) hasCome(ctx context.Context, id string) bool {
 }
 
 // row reads the row of a session. For one that has ended the error is edge.ErrNoSession.
-func (t *Set) row(ctx context.Context, said *ids.Session) (row cluster.Row, ok bool, err error) {
+func (t *Set) row(ctx context.Context, said *edge.IdsSession) (row cluster.Row, ok bool, err error) {
 	if t.hasEnded(said.ID) {
 		return row, false, edge.ErrNoSession
 	}
@@ -244,7 +243,7 @@ func (t *Set) lives(id, gone string) bool {
 }
 
 // passed finds the session of a forwarded request, or answers 421 if another replica owns it.
-func (t *Set) passed(w http.ResponseWriter, r *http.Request, said *ids.Session) (*edge.Session, error) {
+func (t *Set) passed(w http.ResponseWriter, r *http.Request, said *edge.IdsSession) (*edge.Session, error) {
 	row, ok, err := t.row(r.Context(), said)
 	switch {
 	case err != nil:
@@ -262,7 +261,7 @@ func (t *Set) passed(w http.ResponseWriter, r *http.Request, said *ids.Session) 
 var errTaken = errors.New("another replica has adopted the session")
 
 // adopt makes this replica the owner of a session, and restores it.
-func (t *Set) adopt(r *http.Request, said *ids.Session, at place) (*edge.Session, error) {
+func (t *Set) adopt(r *http.Request, said *edge.IdsSession, at place) (*edge.Session, error) {
 	ctx := r.Context()
 	if said.Expired(t.o.Members.Now()) {
 		return nil, edge.ErrNoSession
@@ -311,16 +310,18 @@ func (t *Set) adopt(r *http.Request, said *ids.Session, at place) (*edge.Session
 }
 
 // end ends a session that cannot be adopted: its client begins a new one, and knows that its state is lost.
-func (t *Set) end(ctx context.Context, said *ids.Session, why error) error {
+func (t *Set) end(ctx context.Context, said *edge.IdsSession, why error) error {
 	t.o.Log.Warn("session ended: its replica is gone", "session", said.ID[:6], "err", why)
 	t.noteEnd(ctx, said.ID, t.lifeOf(said))
 	return edge.ErrNoSession
 }
 
 // untilOf is the expiry of a session's id, and of its row.
-func untilOf(said *ids.Session) time.Time { return said.Issued.Add(ids.Life + 2*ids.Skew) }
+func untilOf(said *edge.IdsSession) time.Time { return said.Issued.Add(edge.Life + 2*edge.Skew) }
 
-func (t *Set) lifeOf(said *ids.Session) time.Duration { return max(t.until(untilOf(said)), ids.Skew) }
+func (t *Set) lifeOf(said *edge.IdsSession) time.Duration {
+	return max(t.until(untilOf(said)), edge.Skew)
+}
 
 // until is the time until then, by the clock that all replicas share.
 func (t *Set) until(then time.Time) time.Duration { return then.Sub(t.o.Members.Now()) }

@@ -5,7 +5,7 @@ import (
 
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/wire"
-	"github.com/vmcp-dev/vmcp/proxy/outcome"
+	"github.com/vmcp-dev/vmcp/proxy/observe"
 	store "github.com/vmcp-dev/vmcp/runs"
 )
 
@@ -51,7 +51,7 @@ func failed(id string, err error, kept bool) Outcome {
 	}
 	switch {
 	case errors.As(err, &limit):
-		return Outcome{State: store.Failed, Error: limit.Error(), Kept: kept, How: outcome.Limit}
+		return Outcome{State: store.Failed, Error: limit.Error(), Kept: kept, How: observe.Limit}
 	case errors.Is(err, store.ErrTaken), errors.Is(err, store.ErrExists), errors.Is(err, store.ErrCancelled):
 		return Outcome{State: store.Running, Err: errTakenOver, Kept: true}
 	}

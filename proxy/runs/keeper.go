@@ -19,7 +19,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/vmcp-dev/vmcp/proxy/outcome"
+	"github.com/vmcp-dev/vmcp/proxy/observe"
 	store "github.com/vmcp-dev/vmcp/runs"
 	"github.com/vmcp-dev/vmcp/script"
 )
@@ -143,7 +143,7 @@ func (k *Keeper) countEnds(of store.Store) {
 			return // Due reports it
 		}
 		for _, e := range ended {
-			k.options.Over(e.Tool, Outcome{State: e.State, How: outcome.Error})
+			k.options.Over(e.Tool, Outcome{State: e.State, How: observe.Error})
 		}
 		if len(ended) < countAtOnce {
 			return

@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/vmcp-dev/vmcp/proxy/outcome"
+	"github.com/vmcp-dev/vmcp/proxy/observe"
 	store "github.com/vmcp-dev/vmcp/runs"
 	"github.com/vmcp-dev/vmcp/script"
 )
@@ -136,7 +136,7 @@ type Outcome struct {
 	// Err is the error for requests that wait for this part, if they get no result.
 	Err error
 	// How is the outcome for metrics.
-	How outcome.Outcome
+	How observe.Outcome
 	// Kept means that the run has a row, and can be named by later requests.
 	Kept bool
 }
@@ -285,7 +285,7 @@ func (p *Part) End(o Outcome) {
 			if o.State == store.Running && !p.CutOff() {
 				o.Err = Stopped(p.ID, false)
 			}
-			p.overUnkept(outcome.Cancelled)
+			p.overUnkept(observe.Cancelled)
 		}
 	}
 	p.k.leave(p)
@@ -303,7 +303,7 @@ func abandoned(o Outcome) Outcome {
 	for _, d := range o.Doubts {
 		text += "; " + d.String()
 	}
-	return Outcome{State: store.Cancelled, Error: text, Kept: true, How: outcome.Cancelled}
+	return Outcome{State: store.Cancelled, Error: text, Kept: true, How: observe.Cancelled}
 }
 
 // createRow makes the row of a run that has none and has to wait.
@@ -312,7 +312,7 @@ func (p *Part) createRow(o Outcome) Outcome {
 	defer cancel()
 	l, _, err := p.journal.row(ctx)
 	if err != nil {
-		p.overUnkept(outcome.Error)
+		p.overUnkept(observe.Error)
 		return failed(p.ID, err, false)
 	}
 	o.Kept = true
@@ -320,7 +320,7 @@ func (p *Part) createRow(o Outcome) Outcome {
 }
 
 // overUnkept counts a run that has ended because it has no row.
-func (p *Part) overUnkept(how outcome.Outcome) {
+func (p *Part) overUnkept(how observe.Outcome) {
 	if !p.counted {
 		p.k.over(p, Outcome{How: how})
 	}

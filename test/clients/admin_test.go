@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	pages "github.com/vmcp-dev/vmcp/proxy/page"
+	"github.com/vmcp-dev/vmcp/proxy/operate"
 	"github.com/vmcp-dev/vmcp/test/rig"
 )
 
@@ -91,7 +91,7 @@ func TestTheAdminPage(t *testing.T) {
 		t.Errorf("requests elsewhere %q\ncomplaints %q\ntoo little contrast %q", s.Requests, s.Complaints, s.Contrast)
 	}
 	for _, policy := range s.Policies {
-		if policy != pages.Policy || strings.Contains(policy, "unsafe") {
+		if policy != operate.Policy || strings.Contains(policy, "unsafe") {
 			t.Errorf("a page has the policy %q", policy)
 		}
 	}

@@ -25,8 +25,8 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/secret"
 	"github.com/vmcp-dev/vmcp/internal/spell"
 	"github.com/vmcp-dev/vmcp/lock"
-	"github.com/vmcp-dev/vmcp/proxy/catalog/scripted"
-	"github.com/vmcp-dev/vmcp/proxy/validation"
+	"github.com/vmcp-dev/vmcp/proxy"
+	"github.com/vmcp-dev/vmcp/proxy/catalog"
 	"github.com/vmcp-dev/vmcp/script/check/codes"
 )
 
@@ -197,7 +197,7 @@ func (e Env) problems(ctx context.Context, f flags, paths []string) (problems di
 		if f.live {
 			found, failed, err = e.checkLive(ctx, cfg, known)
 		} else {
-			_, found = validation.CheckWith(cfg, scripted.Known{Lock: known})
+			_, found = proxy.CheckWith(cfg, catalog.Known{Lock: known})
 		}
 		if err != nil {
 			return nil, false, err
@@ -271,7 +271,7 @@ func (e Env) checkLive(ctx context.Context, cfg *config.Config, known *lock.File
 		e.Report(err)
 		failed = true
 	}
-	_, problems = validation.CheckWith(cfg, scripted.Known{Lock: live})
+	_, problems = proxy.CheckWith(cfg, catalog.Known{Lock: live})
 	if known == nil {
 		return problems, failed, nil
 	}

@@ -23,7 +23,6 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/spell"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 	"github.com/vmcp-dev/vmcp/proxy/status"
-	"github.com/vmcp-dev/vmcp/proxy/trace"
 )
 
 // ErrUnauthorized is the status 401 of an endpoint.
@@ -138,7 +137,7 @@ func (e *Endpoint) Call(ctx context.Context, c Call) (*Result, error) {
 		params.Meta[mcp.MetaKeyLogLevel] = "info"
 	}
 	if c.Trace {
-		params.Meta[trace.Key] = true
+		params.Meta[status.Key] = true
 	}
 	result, err := e.session.CallTool(ctx, params)
 	if err != nil {

@@ -10,22 +10,22 @@ import (
 	"time"
 
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
-	"github.com/vmcp-dev/vmcp/proxy/trace"
+	"github.com/vmcp-dev/vmcp/proxy/status"
 )
 
 // Trace is the steps that a scripted tool made, as the server sends them.
-type Trace trace.Trace
+type Trace status.Trace
 
 // node is a step with the steps inside it.
 type node struct {
-	at       string        // the last part of its key
-	effect   *trace.Effect // nil for what only groups others: a parallel, a branch
+	at       string         // the last part of its key
+	effect   *status.Effect // nil for what only groups others: a parallel, a branch
 	children []*node
 }
 
 // TraceOf returns the trace in a result; nil if it has none.
 func TraceOf(result json.RawMessage) *Trace {
-	raw := jsonscan.GetPath(result, "_meta", trace.Key)
+	raw := jsonscan.GetPath(result, "_meta", status.Key)
 	var t Trace
 	if raw == nil || json.Unmarshal(raw, &t) != nil {
 		return nil

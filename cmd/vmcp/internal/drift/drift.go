@@ -10,8 +10,8 @@ import (
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/diag"
 	"github.com/vmcp-dev/vmcp/lock"
-	"github.com/vmcp-dev/vmcp/proxy/catalog/scripted"
-	"github.com/vmcp-dev/vmcp/proxy/validation"
+	"github.com/vmcp-dev/vmcp/proxy"
+	"github.com/vmcp-dev/vmcp/proxy/catalog"
 )
 
 // Problems returns a problem for each line of a script that a change breaks: one that passes its checks with the
@@ -45,7 +45,7 @@ func each(cfg *config.Config, locked, live *lock.File, f func(lock.Change, diag.
 	if len(changes) == 0 {
 		return
 	}
-	_, before := validation.CheckWith(cfg, scripted.Known{Lock: locked})
+	_, before := proxy.CheckWith(cfg, catalog.Known{Lock: locked})
 	had := map[string]bool{}
 	for _, p := range before {
 		had[p.Error()] = true
@@ -69,7 +69,7 @@ func each(cfg *config.Config, locked, live *lock.File, f func(lock.Change, diag.
 func brokenBy(cfg *config.Config, locked, live *lock.File, c lock.Change) diag.Problems {
 	one := locked.Only(func(lock.Name) bool { return true })
 	one.Take(live, c.Name)
-	_, problems := validation.CheckWith(cfg, scripted.Known{Lock: one})
+	_, problems := proxy.CheckWith(cfg, catalog.Known{Lock: one})
 	return problems
 }
 

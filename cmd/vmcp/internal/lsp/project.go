@@ -13,7 +13,7 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/files"
 	"github.com/vmcp-dev/vmcp/lock"
 	"github.com/vmcp-dev/vmcp/proxy/catalog"
-	"github.com/vmcp-dev/vmcp/proxy/catalog/scripted"
+
 	"github.com/vmcp-dev/vmcp/script"
 	"github.com/vmcp-dev/vmcp/script/check"
 )
@@ -68,7 +68,7 @@ type checked struct {
 
 // check checks a project: its files on disk, with the unsaved texts in place of theirs. It runs in a goroutine of its own and
 // uses of the project only the paths, which do not change, and the cache, which nothing else uses.
-func (p *project) check(unsaved scripted.Overlay, lockFile string, last *check.Program) checked {
+func (p *project) check(unsaved catalog.Overlay, lockFile string, last *check.Program) checked {
 	if p.config == "" {
 		return p.checkAlone(unsaved[p.script], last)
 	}
@@ -83,7 +83,7 @@ func (p *project) check(unsaved scripted.Overlay, lockFile string, last *check.P
 	if cfg == nil {
 		return checked{project: p, program: last, problems: problems}
 	}
-	known := scripted.Known{Overlay: unsaved, Last: last, Cache: &p.cache}
+	known := catalog.Known{Overlay: unsaved, Last: last, Cache: &p.cache}
 	if lockFile == "" {
 		lockFile = cfg.Pins.Path
 	}

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/vmcp-dev/vmcp/proxy/catalog/scripted"
+	"github.com/vmcp-dev/vmcp/proxy/catalog"
 )
 
 // TestTextsThatNeverParsed: completion works in a text that never was without a syntax error, and in a file
@@ -72,7 +72,7 @@ func TestNothingIsKnownAtFirst(t *testing.T) {
 	if err != nil || !list.Incomplete || len(list.Items) == 0 {
 		t.Errorf("complete: %+v, %v; want names, and that there are more", list, err)
 	}
-	p.program = p.check(scripted.Overlay{path: []byte(src.src)}, "", nil).program
+	p.program = p.check(catalog.Overlay{path: []byte(src.src)}, "", nil).program
 	if list, err = s.complete(d, placeParams{Position: position{1, 14}}); err != nil || list.Incomplete {
 		t.Errorf("complete: %+v, %v; want that this is all", list, err)
 	}

@@ -16,7 +16,7 @@ import (
 	"slices"
 
 	"github.com/vmcp-dev/vmcp/internal/diag"
-	"github.com/vmcp-dev/vmcp/proxy/catalog/scripted"
+	"github.com/vmcp-dev/vmcp/proxy/catalog"
 	"github.com/vmcp-dev/vmcp/script/check"
 )
 
@@ -371,7 +371,7 @@ func (s *server) next() error {
 	}
 	p := s.dirty[0]
 	s.dirty = slices.Delete(s.dirty, 0, 1)
-	unsaved, texts := scripted.Overlay{}, map[string]version{}
+	unsaved, texts := catalog.Overlay{}, map[string]version{}
 	for _, d := range s.docs {
 		unsaved[d.path] = []byte(d.text.src)
 		if d.project == p {
@@ -384,7 +384,7 @@ func (s *server) next() error {
 }
 
 // check runs one check in its own goroutine, and sends the result to Run, also after a panic.
-func (s *server) check(p *project, unsaved scripted.Overlay, texts map[string]version, last *check.Program) {
+func (s *server) check(p *project, unsaved catalog.Overlay, texts map[string]version, last *check.Program) {
 	result := checked{project: p, program: last}
 	defer func() {
 		if v := recover(); v != nil {

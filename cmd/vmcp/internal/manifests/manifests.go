@@ -12,7 +12,7 @@ import (
 	"github.com/vmcp-dev/vmcp/config/kube/resolve"
 	"github.com/vmcp-dev/vmcp/internal/diag"
 	"github.com/vmcp-dev/vmcp/policy"
-	"github.com/vmcp-dev/vmcp/proxy/validation"
+	"github.com/vmcp-dev/vmcp/proxy"
 )
 
 // File is a file of manifests.
@@ -79,7 +79,7 @@ func put[T any](s *set, all map[string]*T, ref object.Ref, o *T, place func(stri
 
 // report adds the problems of a resolved state.
 func (s *set) report(state *resolve.State) {
-	r := resolve.New(resolve.Options{Check: validation.CheckTools, AllowAnonymous: true, Offline: true})
+	r := resolve.New(resolve.Options{Check: proxy.CheckTools, AllowAnonymous: true, Offline: true})
 	for _, server := range r.Resolve(state) {
 		for tried := server; tried != nil && tried.Config != nil; {
 			problems, _ := policies(tried.Config).Split()

@@ -20,8 +20,8 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/clip"
 	"github.com/vmcp-dev/vmcp/internal/diag"
 	"github.com/vmcp-dev/vmcp/internal/secret"
+	"github.com/vmcp-dev/vmcp/proxy"
 	"github.com/vmcp-dev/vmcp/proxy/status"
-	"github.com/vmcp-dev/vmcp/proxy/validation"
 )
 
 // Statuses of a check.
@@ -140,7 +140,7 @@ func (d *doctor) configuration() {
 	if err == nil {
 		if d.cfg, problems = config.Read(d.flags.config, data); d.cfg != nil {
 			d.secrets.Use(d.cfg.Secrets())
-			problems = append(problems, validation.Check(d.cfg)...)
+			problems = append(problems, proxy.Check(d.cfg)...)
 		}
 	}
 	found := map[string]int{}

@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"github.com/vmcp-dev/vmcp/config"
-	"github.com/vmcp-dev/vmcp/proxy/catalog/scripted"
+	"github.com/vmcp-dev/vmcp/proxy/catalog"
 	"github.com/vmcp-dev/vmcp/script"
 )
 
@@ -15,7 +15,7 @@ func ToolNames(file string) []string {
 	if err != nil {
 		return nil
 	}
-	scripts, _ := scripted.Compile(cfg, scripted.Known{})
+	scripts, _ := catalog.Compile(cfg, catalog.Known{})
 	return scripts.Names()
 }
 

@@ -12,7 +12,7 @@ import (
 	"strings"
 
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/client"
-	"github.com/vmcp-dev/vmcp/proxy/catalog/scripted"
+	"github.com/vmcp-dev/vmcp/proxy/catalog"
 	"github.com/vmcp-dev/vmcp/script"
 )
 
@@ -24,7 +24,7 @@ type Options struct {
 	Limits  script.Limits
 	Load    func(from, name string) (script.File, error) // nil: nothing can be loaded
 	// Tool is loaded into the session, from File; nil: none.
-	Tool *scripted.Tool
+	Tool *catalog.ScriptedTool
 	File script.File
 	// TestFile is the file that :save appends to.
 	TestFile string

@@ -16,7 +16,7 @@ import (
 	"github.com/vmcp-dev/vmcp/builtins"
 	"github.com/vmcp-dev/vmcp/internal/diag"
 	"github.com/vmcp-dev/vmcp/migrate/legacy"
-	"github.com/vmcp-dev/vmcp/proxy/catalog/scripted"
+	"github.com/vmcp-dev/vmcp/proxy/catalog"
 	"github.com/vmcp-dev/vmcp/script"
 )
 
@@ -57,7 +57,7 @@ type session struct {
 	runs    []*recordedRun      // of the tool
 	effects []effect            // of the last input
 	calls   []effect            // of all inputs, the last maxCalls
-	tool    *scripted.Tool
+	tool    *catalog.ScriptedTool
 	value   string         // printed value of the last input; "" for None
 	repr    starlark.Value // the engine's repr, which charges the budget: an input may bind another repr
 }
@@ -207,7 +207,7 @@ func (s *session) show(t *starlark.Thread, _ *starlark.Builtin, args starlark.Tu
 }
 
 // open loads a scripted tool: all names of its file, and run, which calls the tool.
-func (s *session) open(ctx context.Context, tool *scripted.Tool, f script.File) error {
+func (s *session) open(ctx context.Context, tool *catalog.ScriptedTool, f script.File) error {
 	tree, err := script.Parse(f, s.o.Limits)
 	if err != nil {
 		return err

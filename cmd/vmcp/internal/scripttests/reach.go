@@ -4,7 +4,7 @@ import (
 	"go.starlark.net/syntax"
 
 	"github.com/vmcp-dev/vmcp/config"
-	"github.com/vmcp-dev/vmcp/proxy/catalog/scripted"
+	"github.com/vmcp-dev/vmcp/proxy/catalog"
 	"github.com/vmcp-dev/vmcp/script"
 )
 
@@ -21,7 +21,7 @@ func ReachOf(configFile string, paths []string) Reach {
 		return nil
 	}
 	r := &runner{Options: Options{Config: cfg}}
-	scripts, problems := scripted.Compile(cfg, scripted.Known{})
+	scripts, problems := catalog.Compile(cfg, catalog.Known{})
 	if len(problems) > 0 {
 		return nil
 	}

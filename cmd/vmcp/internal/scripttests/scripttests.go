@@ -21,7 +21,7 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/files"
 	"github.com/vmcp-dev/vmcp/lock"
 	"github.com/vmcp-dev/vmcp/proxy/catalog"
-	"github.com/vmcp-dev/vmcp/proxy/catalog/scripted"
+
 	"github.com/vmcp-dev/vmcp/script"
 )
 
@@ -63,11 +63,11 @@ func Run(ctx context.Context, o Options) (*suite.Report, error) {
 // runner is one run of tests.
 type runner struct {
 	Options
-	scripts  *scripted.Set
+	scripts  *catalog.Set
 	problems diag.Problems
 	tools    map[string]*suite.Tool
 	names    []string
-	made     map[string]*scripted.Tool
+	made     map[string]*catalog.ScriptedTool
 	inputs   map[string]json.RawMessage // of locked tools, by the name for clients and by backend.tool
 	locked   bool
 	cover    *script.Coverage
@@ -79,9 +79,9 @@ func (r *runner) read() error {
 	if err != nil {
 		return err
 	}
-	r.scripts, r.problems = scripted.Compile(r.Config, scripted.Known{})
+	r.scripts, r.problems = catalog.Compile(r.Config, catalog.Known{})
 	r.inputs = map[string]json.RawMessage{}
-	r.tools, r.made = map[string]*suite.Tool{}, map[string]*scripted.Tool{}
+	r.tools, r.made = map[string]*suite.Tool{}, map[string]*catalog.ScriptedTool{}
 	if r.Cover {
 		r.cover = &script.Coverage{}
 	}
@@ -155,7 +155,7 @@ func (r *runner) load(from, name string) (script.File, error) {
 
 // tool is a scripted tool, with a program that counts coverage.
 type tool struct {
-	*scripted.Tool
+	*catalog.ScriptedTool
 	program *script.Program
 }
 

@@ -7,14 +7,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/vmcp-dev/vmcp/config/kube/cluster"
-	"github.com/vmcp-dev/vmcp/proxy/metrics"
+	"github.com/vmcp-dev/vmcp/proxy/observe"
 )
 
 var (
 	descObjects  = prometheus.NewDesc("vmcp_kube_objects", "Objects of the namespace by kind, and whether they are good (accepted) or something about them is wrong (rejected).", []string{"kind", "state"}, nil)
 	descSynced   = prometheus.NewDesc("vmcp_kube_last_sync_timestamp_seconds", "When a list of objects came last; 0: none did.", nil, nil)
 	descWrites   = prometheus.NewDesc("vmcp_kube_status_writes_total", "Statuses that were written, by outcome (ok, gone, error). Only the holder of the lease writes.", []string{"outcome"}, nil)
-	descAccepted = prometheus.NewDesc(metrics.Reloaded, metrics.ReloadedHelp, nil, nil)
+	descAccepted = prometheus.NewDesc(observe.Reloaded, observe.ReloadedHelp, nil, nil)
 )
 
 // A collector exports the counters of a source at each scrape.

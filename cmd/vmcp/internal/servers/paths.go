@@ -12,9 +12,9 @@ import (
 
 	"github.com/vmcp-dev/vmcp/config/kube/cluster"
 	"github.com/vmcp-dev/vmcp/internal/files"
-	"github.com/vmcp-dev/vmcp/internal/origin"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 	"github.com/vmcp-dev/vmcp/proxy"
+	"github.com/vmcp-dev/vmcp/proxy/edge"
 )
 
 // The paths of the port for clients.
@@ -185,7 +185,7 @@ func (s *Servers) paths() []string {
 
 // showsDetails reports whether the clients' port may show details to the sender of a request.
 func (s *Servers) showsDetails(r *http.Request) bool {
-	if s.o.Process.Admin.Listen != "" || !origin.IsLocal(r) {
+	if s.o.Process.Admin.Listen != "" || !edge.IsLocal(r) {
 		return false
 	}
 	_, err := s.policy.Check(r)

@@ -20,9 +20,9 @@ import (
 
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/config/kube/cluster"
-	"github.com/vmcp-dev/vmcp/internal/origin"
 	"github.com/vmcp-dev/vmcp/proxy"
-	"github.com/vmcp-dev/vmcp/proxy/metrics"
+	"github.com/vmcp-dev/vmcp/proxy/edge"
+	"github.com/vmcp-dev/vmcp/proxy/observe"
 	"github.com/vmcp-dev/vmcp/proxy/status"
 )
 
@@ -48,7 +48,7 @@ type Options struct {
 type Servers struct {
 	o        Options
 	log      *slog.Logger
-	policy   *origin.Policy
+	policy   *edge.Policy
 	admin    tokenFile
 	registry *prometheus.Registry // of the process
 	changed  chan struct{}        // cap 1
@@ -79,9 +79,9 @@ type server struct {
 
 // New makes Servers without a server.
 func New(o Options) *Servers {
-	s := &Servers{o: o, log: o.Log, policy: origin.New(o.Process.Hosts, o.Process.Origins), registry: prometheus.NewRegistry(), changed: make(chan struct{}, 1), news: make(chan struct{}), all: map[string]*server{}, ending: map[string]*server{}}
+	s := &Servers{o: o, log: o.Log, policy: edge.OriginNew(o.Process.Hosts, o.Process.Origins), registry: prometheus.NewRegistry(), changed: make(chan struct{}, 1), news: make(chan struct{}), all: map[string]*server{}, ending: map[string]*server{}}
 	s.admin.path = o.Process.Admin.TokenFile
-	s.registry.MustRegister(append(metrics.Process(o.MemoryLimit), collector(o.Stats))...)
+	s.registry.MustRegister(append(observe.Process(o.MemoryLimit), collector(o.Stats))...)
 	return s
 }
 

@@ -17,7 +17,7 @@ import (
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/jsonform"
 	"github.com/vmcp-dev/vmcp/internal/clip"
 	"github.com/vmcp-dev/vmcp/internal/files"
-	shown "github.com/vmcp-dev/vmcp/proxy/trace"
+	"github.com/vmcp-dev/vmcp/proxy/status"
 )
 
 // Lines returns the steps of a case as a tree.
@@ -25,7 +25,7 @@ func Lines(c *cases.Case) []string {
 	t := client.Trace{Tool: c.Tool, DurationMs: c.DurationMs}
 	for i := range c.Effects {
 		e := &c.Effects[i]
-		step := shown.Effect{Key: e.Key, Kind: e.Kind, Name: e.Name, StartMs: e.StartMs, DurationMs: e.DurationMs, Bytes: len(e.Result)}
+		step := status.Effect{Key: e.Key, Kind: e.Kind, Name: e.Name, StartMs: e.StartMs, DurationMs: e.DurationMs, Bytes: len(e.Result)}
 		if e.Failure != nil {
 			step.Error = oneLine(e.Failure.Message)
 		}

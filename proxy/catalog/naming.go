@@ -1,0 +1,50 @@
+// Package naming converts any text to a name that every client accepts.
+package catalog
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"strings"
+)
+
+// Max is the length of the longest name that every client accepts. Some clients refuse a whole list for one longer
+// name.
+const Max = 64
+
+// Exposed converts a text to a name of 1 to 64 characters of [a-zA-Z0-9_-]. A text that is one already is returned
+// unchanged. The result depends on the text alone.
+func Exposed(text string) string {
+	name := Clean(text)
+	if len(name) <= Max && name != "" {
+		return name
+	}
+	return Hashed(text)
+}
+
+// Hashed is Exposed with a hash of the whole text at its end, for names that are too long or would collide.
+func Hashed(text string) string {
+	tail := Tail(text)
+	name := Clean(text)
+	if room := Max - len(tail); len(name) > room {
+		name = name[:room]
+	}
+	return name + tail
+}
+
+// Tail is the hash suffix for a name that cannot be used unchanged.
+func Tail(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return "_" + hex.EncodeToString(sum[:4])
+}
+
+// Clean replaces every character that is not allowed in names.
+func Clean(text string) string { return strings.Map(Fit, text) }
+
+// Fit is r if names may have it, else its replacement.
+func Fit(r rune) rune {
+	switch {
+	case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '_', r == '-':
+		return r
+	}
+	return '_'
+}

@@ -1,0 +1,109 @@
+// Package login has the question and the answer when a call needs a login of its principal.
+//
+// The requestState of such a result is neither secret nor trusted: it has the id of the login, which is valid only for
+// its principal, and what the client sent.
+package proxy
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/vmcp-dev/vmcp/backends"
+	"github.com/vmcp-dev/vmcp/backends/credentials"
+	"github.com/vmcp-dev/vmcp/internal/jsonscan"
+)
+
+const (
+	// Key is the key of the question in inputRequests.
+	Key = "login"
+	// prefix is the beginning of a requestState that belongs to a login.
+	prefix = "vmcp.login."
+	// atMost is how long a request of a stateless client waits for a login before the client is asked again: less than
+	// the timeout of clients.
+	atMost = 45 * time.Second
+)
+
+// An Answer is the answer of a stateless client to the question for a login.
+type Answer struct {
+	ID        string          `json:"id"`
+	State     json.RawMessage `json:"state,omitempty"`     // requestState of the original request
+	Responses json.RawMessage `json:"responses,omitempty"` // inputResponses of the original request
+
+	action string // accept, decline or cancel
+}
+
+// Asks reports whether a requestState, as JSON, belongs to a question for a login.
+func Asks(state json.RawMessage) bool {
+	return len(state) >= len(prefix)+2 && string(state[1:len(prefix)+1]) == prefix
+}
+
+// Read reads the answer in a request with such a state; nil if the state is not valid.
+func Read(state, responses json.RawMessage) *Answer {
+	a := &Answer{}
+	text, err := base64.RawURLEncoding.DecodeString(strings.TrimPrefix(jsonscan.Text(state), prefix))
+	if err != nil || json.Unmarshal(text, a) != nil {
+		return nil
+	}
+	a.action = jsonscan.Text(jsonscan.GetPath(responses, Key, "action"))
+	return a
+}
+
+// RequestState is the requestState of a result that asks for l, in response to a request that itself had a state and
+// responses.
+func RequestState(l *credentials.PendingLogin, state, responses json.RawMessage) (string, error) {
+	text, err := json.Marshal(Answer{ID: l.ID(), State: state, Responses: responses})
+	if err != nil {
+		return "", err
+	}
+	return prefix + base64.RawURLEncoding.EncodeToString(text), nil
+}
+
+// Question is the params of the elicitation request for a login.
+func Question(l *credentials.PendingLogin) json.RawMessage {
+	return new(jsonscan.Object).Text("mode", "url").Text("elicitationId", l.ID()).Text("url", l.URL()).
+		Text("message", fmt.Sprintf("The call needs you to log in at %s. Open the page to log in.", l.Backend())).JSON()
+}
+
+// Refused is the error of a call whose login failed.
+func Refused(backend string, err error) error {
+	return &backends.Error{Backend: backend, Kind: backends.Denied, Err: &credentials.Error{Refused: true, Err: err}}
+}
+
+var errDeclined = errors.New("the login that the call needs was declined")
+
+// Await waits for the login that the client was asked for by its last request; l is nil for one that ended long ago.
+// again: the client has to be asked again.
+func (a *Answer) Await(ctx context.Context, l *credentials.PendingLogin) (again bool, err error) {
+	if l == nil {
+		return false, nil // the call itself shows whether a login is needed
+	}
+	late, cancel := context.WithTimeoutCause(ctx, atMost, errLate)
+	defer cancel()
+	if err = Wait(late, l, a.action); err == errLate {
+		return true, nil
+	}
+	return false, err
+}
+
+var errLate = errors.New("the login has not finished yet")
+
+// Wait waits for a login after the client has answered the question for it with an action.
+func Wait(ctx context.Context, l *credentials.PendingLogin, action string) error {
+	if action != "accept" {
+		return Refused(l.Backend(), errDeclined)
+	}
+	select {
+	case <-l.Done():
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	if err := l.Err(); err != nil {
+		return Refused(l.Backend(), err)
+	}
+	return nil
+}

@@ -1,0 +1,106 @@
+// Package notifier delivers notifications about kept runs that need a person, as the configuration says: by a request
+// to a URL, or by calling a tool of a backend.
+package proxy
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/vmcp-dev/vmcp/backends"
+	"github.com/vmcp-dev/vmcp/config/durable"
+	"github.com/vmcp-dev/vmcp/internal/jsonscan"
+	"github.com/vmcp-dev/vmcp/internal/wire"
+	"github.com/vmcp-dev/vmcp/proxy/runs"
+	store "github.com/vmcp-dev/vmcp/runs"
+	"github.com/vmcp-dev/vmcp/runs/notify"
+	"github.com/vmcp-dev/vmcp/runs/seal"
+)
+
+// Options configure a Notifier.
+type NotifierOptions struct {
+	Log *slog.Logger
+	// Backends returns the backends whose tools may be called.
+	Backends func() []*backends.Backend
+	// Spawn runs f on a goroutine; false once the proxy is closing.
+	Spawn func(f func()) bool
+}
+
+// Notifier delivers the events in the outbox of a store. Its methods must not be called concurrently.
+type Notifier struct {
+	o    NotifierOptions
+	of   *durable.Notify    // nil before Use
+	stop context.CancelFunc // nil: nothing is delivered
+	done chan struct{}
+}
+
+// New makes a Notifier that delivers nothing until Use.
+func NotifierNew(o NotifierOptions) *Notifier { return &Notifier{o: o} }
+
+// Close stops delivering.
+func (n *Notifier) Close() {
+	if n.stop != nil {
+		n.stop()
+		<-n.done
+		n.stop = nil
+	}
+}
+
+// Use delivers the events of s as the configuration says. ring signs requests to a URL; nil: they are not signed.
+func (n *Notifier) Use(of durable.Notify, s store.Store, ring *seal.Ring) {
+	if n.of != nil && reflect.DeepEqual(*n.of, of) {
+		return
+	}
+	n.Close()
+	n.of, n.done = &of, make(chan struct{})
+	o := notify.Options{Outbox: s, Changed: s.Changed, Log: n.o.Log}
+	switch {
+	case of.URL != "":
+		o.Send = notify.Webhook(of.URL, ring)
+	case of.Tool != "":
+		o.Send = n.byTool(of.Tool)
+	default:
+		return
+	}
+	var ctx context.Context
+	ctx, n.stop = context.WithCancel(context.Background())
+	done := n.done
+	if !n.o.Spawn(func() { defer close(done); notify.Run(ctx, o) }) {
+		close(done)
+	}
+}
+
+// byTool delivers an event by calling a tool, named backend.tool, with the message as its arguments.
+func (n *Notifier) byTool(origin string) func(context.Context, store.Event) error {
+	name, tool, _ := strings.Cut(origin, ".")
+	return func(ctx context.Context, e store.Event) error {
+		all := n.o.Backends()
+		i := slices.IndexFunc(all, func(b *backends.Backend) bool { return b.Name() == name })
+		if i < 0 {
+			return fmt.Errorf("no backend %q", name)
+		}
+		id, message := notify.Of(e)
+		args, err := json.Marshal(message)
+		if err != nil {
+			return err
+		}
+		params := new(jsonscan.Object).Text("name", tool).Raw("arguments", args).Raw("_meta", new(jsonscan.Object).Text(runs.MetaKey, id).JSON()).JSON()
+		resp, err := all[i].Call(ctx, &backends.Request{Method: wire.ToolsCall, Params: params})
+		if err != nil {
+			return err
+		}
+		defer resp.Close()
+		result, err := resp.Bytes(maxResult)
+		if err == nil && string(jsonscan.Get(result, "isError")) == "true" {
+			err = fmt.Errorf("tool %s returned an error result", origin)
+		}
+		return err
+	}
+}
+
+// maxResult bounds the result of such a tool, in bytes.
+const maxResult = 1 << 20
