@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/vmcp-dev/vmcp/config/internal/document"
-	"github.com/vmcp-dev/vmcp/internal/spell"
+	"github.com/vmcp-dev/vmcp/internal/display"
 )
 
 // Audit is the audit log, one JSON object per line.
@@ -73,7 +73,7 @@ func (v *validator) audit(a *Audit) {
 				continue
 			}
 			at := document.IndexPath("audit."+list.field, i)
-			if near := spell.Nearest(t, AuditTypes); near != "" {
+			if near := display.Nearest(t, AuditTypes); near != "" {
 				v.Report(at, "there are no events of type %q; did you mean %q?", t, near)
 			} else {
 				v.Warn(at, "there are no events of type %q here; there are %s", t, strings.Join(AuditTypes, ", "))

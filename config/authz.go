@@ -8,8 +8,8 @@ import (
 
 	"github.com/vmcp-dev/vmcp/config/internal/document"
 	"github.com/vmcp-dev/vmcp/internal/diag"
+	"github.com/vmcp-dev/vmcp/internal/display"
 	"github.com/vmcp-dev/vmcp/internal/files"
-	"github.com/vmcp-dev/vmcp/internal/spell"
 )
 
 // ScriptsOrigin stands for the backend in the origins of scripted and composite tools:
@@ -272,7 +272,7 @@ func (v *validator) pattern(c *Config, path, pattern, example string) {
 	}
 	known = append(known, ScriptsOrigin)
 	hint := ""
-	if near := spell.Nearest(backend, known); near != "" {
+	if near := display.Nearest(backend, known); near != "" {
 		hint = fmt.Sprintf("; did you mean %q?", near+"."+name)
 	}
 	v.Report(path, "there is no backend %q%s", backend, hint)

@@ -11,8 +11,7 @@ import (
 
 	"github.com/vmcp-dev/vmcp/config/clients"
 	"github.com/vmcp-dev/vmcp/config/internal/document"
-	"github.com/vmcp-dev/vmcp/config/internal/envfile"
-	"github.com/vmcp-dev/vmcp/config/internal/validate"
+
 	"github.com/vmcp-dev/vmcp/internal/diag"
 )
 
@@ -39,7 +38,7 @@ func readClients(filename string, data []byte, env func(string) (string, bool)) 
 	}
 	d, c := document.New(filename, strict), &Config{}
 	d.Decode([]byte("{}"), MaxFile, c)
-	v := &validator{validate.Validator{Document: d, Env: env, Dir: folder(filename)}}
+	v := &validator{Validator{Document: d, Env: env, Dir: folder(filename)}}
 	v.config(c)
 	b := &clientBackends{file: f, env: env, dir: o.Workspace, names: map[string]bool{}, named: map[string]string{}, c: c}
 	for i := range f.Servers {
@@ -146,7 +145,7 @@ func (b *clientBackends) backend(name string, s *clients.Server) (backend Backen
 	if !d.Decode(text, clients.MaxFile, c) {
 		return Backend{Name: name}, d.Problems[0].Message
 	}
-	v := &validator{validate.Validator{Document: d, Env: b.env, Dir: b.dir, Lenient: s.Disabled}}
+	v := &validator{Validator{Document: d, Env: b.env, Dir: b.dir, Lenient: s.Disabled}}
 	v.backends(c)
 	b.expanded = append(b.expanded, v.Secrets...)
 	maps.Copy(b.named, v.Named)
@@ -175,7 +174,7 @@ func (b *clientBackends) withEnvFile(s *clients.Server) (func(name string) Backe
 	env := s.Env
 	if s.EnvFile != "" {
 		b.envFiles = append(b.envFiles, s.EnvFile)
-		variables, problems, err := envfile.Read(s.EnvFile, code)
+		variables, problems, err := EnvfileRead(s.EnvFile, code)
 		if err != nil {
 			return nil, fmt.Errorf("envFile: %w", err)
 		}

@@ -14,10 +14,8 @@
 package config
 
 import (
-	"github.com/vmcp-dev/vmcp/config/durable"
 	"github.com/vmcp-dev/vmcp/config/internal/document"
-	"github.com/vmcp-dev/vmcp/config/replicas"
-	"github.com/vmcp-dev/vmcp/config/telemetry"
+
 	"github.com/vmcp-dev/vmcp/internal/diag"
 	"github.com/vmcp-dev/vmcp/internal/limits"
 )
@@ -61,7 +59,7 @@ type Config struct {
 	// Recording records calls of scripted tools as test cases.
 	Recording Recording `json:"recording,omitempty" crd:"no"`
 	// Telemetry is what metrics contain, and where metrics and traces are sent.
-	Telemetry telemetry.Telemetry `json:"telemetry,omitempty" crd:"no"`
+	Telemetry Telemetry `json:"telemetry,omitempty" crd:"no"`
 	// Introspection offers the state of the endpoint as resources to its clients.
 	Introspection Introspection `json:"introspection,omitempty" crd:"yes"`
 	// Check sets the severity of the problems that checks of scripts find.
@@ -89,11 +87,11 @@ type Config struct {
 	// SessionIdle is how long unused sessions are kept.
 	SessionIdle SessionIdle `json:"sessionIdle,omitempty" crd:"yes"`
 	// SessionStorage is where runs of scripted tools are stored.
-	SessionStorage durable.SessionStorage `json:"sessionStorage,omitempty" crd:"no"`
+	SessionStorage SessionStorage `json:"sessionStorage,omitempty" crd:"no"`
 	// Cluster makes several processes over one PostgreSQL serve as one endpoint.
-	Cluster replicas.Cluster `json:"cluster,omitempty" crd:"no"`
+	Cluster Cluster `json:"cluster,omitempty" crd:"no"`
 	// Runs is how runs of scripted tools survive the end of a request, a connection and the process.
-	Runs durable.Runs `json:"runs,omitempty" crd:"no"`
+	Runs Runs `json:"runs,omitempty" crd:"no"`
 	// Limits bound every run of a script, and all runs together.
 	Limits Limits `json:"limits,omitempty" crd:"yes"`
 	// Operational has timeouts and failure handling.

@@ -2,7 +2,7 @@ package config
 
 import (
 	"github.com/vmcp-dev/vmcp/config/internal/document"
-	"github.com/vmcp-dev/vmcp/config/internal/validate"
+
 	"github.com/vmcp-dev/vmcp/internal/diag"
 )
 
@@ -15,7 +15,7 @@ func (c *Config) Declared(pos diag.Pos, fields []byte) (*ScriptedTool, error) {
 	if err := d.DecodePart(fields, declaredAt, t); err != nil {
 		return nil, diag.Problems{{Pos: pos, Code: DeclarationCode, Message: "not JSON: " + err.Error()}}
 	}
-	v := &validator{validate.Validator{Document: d}}
+	v := &validator{Validator{Document: d}}
 	v.ownName(map[string]string{}, declaredAt, t.Name)
 	v.scripted(t, declaredAt)
 	for i := range d.Problems {

@@ -5,8 +5,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/vmcp-dev/vmcp/config/durable"
 )
 
 func TestDurable(t *testing.T) {
@@ -15,7 +13,7 @@ func TestDurable(t *testing.T) {
 		t.Fatal(err)
 	}
 	s, r := c.SessionStorage, c.Runs
-	if want, _ := filepath.Abs("testdata/good/runs.db"); s.Path != want || s.Provider != durable.StorageSQLite || s.Sync != "process" {
+	if want, _ := filepath.Abs("testdata/good/runs.db"); s.Path != want || s.Provider != StorageSQLite || s.Sync != "process" {
 		t.Errorf("sessionStorage = %+v, want sqlite at %s", s, want)
 	}
 	if len(s.Keys) != 2 || len(s.Keys[0].Key) != 32 || string(s.Keys[1].Key) != "12345678901234567890123456789012" || !*s.Encrypt {
@@ -34,7 +32,7 @@ func TestDurable(t *testing.T) {
 
 func TestDefaultsOfDurableRuns(t *testing.T) {
 	c := Default()
-	if c.SessionStorage.Provider != durable.StorageMemory || !*c.Runs.TrustHints || c.Runs.Durable != "auto" || c.Runs.Hold.Std() != 10*time.Second ||
+	if c.SessionStorage.Provider != StorageMemory || !*c.Runs.TrustHints || c.Runs.Durable != "auto" || c.Runs.Hold.Std() != 10*time.Second ||
 		c.Runs.Retention.Failed.Std() != 30*24*time.Hour || c.Limits.Lifetime.Std() != 30*24*time.Hour || c.Limits.ElicitTimeout.Std() != 10*time.Minute {
 		t.Errorf("defaults: %+v %+v %+v", c.SessionStorage, c.Runs, c.Limits)
 	}
@@ -46,14 +44,14 @@ func TestStorageURL(t *testing.T) {
 	const key = "sessionStorage: {keys: [{id: a, env: STORAGE_KEY}]}\n"
 	for _, tt := range []struct{ name, text, place, provider, where, wrong string }{
 		{"redis", toolhive, "", "", "", "VMCP_STORAGE_URL"},
-		{"replaced", toolhive, "sqlite:runs.db", durable.StorageSQLite, "/conf/runs.db", ""},
-		{"postgres", key, "postgres://vmcp:hunter2hunter2@db/vmcp", durable.StoragePostgres, "postgres://vmcp:hunter2hunter2@db/vmcp", ""},
+		{"replaced", toolhive, "sqlite:runs.db", StorageSQLite, "/conf/runs.db", ""},
+		{"postgres", key, "postgres://vmcp:hunter2hunter2@db/vmcp", StoragePostgres, "postgres://vmcp:hunter2hunter2@db/vmcp", ""},
 		{"postgres without keys", "name: x\n", "postgres://vmcp:hunter2hunter2@db/vmcp", "", "", "want keys"},
 		{"neither", "name: x\n", "redis://db:6379", "", "", "neither sqlite:PATH"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c, err := parse("/conf/vmcp.yaml", []byte(tt.text), func(name string) (string, bool) {
-				if name == durable.StorageURL {
+				if name == StorageURL {
 					return tt.place, tt.place != ""
 				}
 				return testEnv(name)

@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.yaml.in/yaml/v3"
 
-	"github.com/vmcp-dev/vmcp/config/edit"
+	"github.com/vmcp-dev/vmcp/config"
 )
 
 var files = []string{
@@ -36,7 +36,7 @@ var files = []string{
 	"backends: &all\n  - &one\n    name: a\n    url: http://x/mcp\n",
 }
 
-var backends = []edit.Backend{
+var backends = []config.EditBackend{
 	{Name: "new", URL: "https://${HOST:-h}/mcp", Headers: map[string]string{"Authorization": "Bearer ${TOKEN}", "X: odd": "a # b"}, Transport: "sse", Timeout: "5s"},
 	{Name: "new", Command: "npx", Args: []string{"-y", "@scope/pkg", "", "a b", "1", "true", "null", "~", "a: b", "- x", "#x", "\"q\"", "two\nlines", "ümläut", "{x}", "[y]", "*z", "&a", "%p", "a,b"},
 		Env: map[string]string{"A": "1", "B": "", "C": "yes", "D": " blank "}, Cwd: "a b/c", Disabled: true, Prefix: new(string)},
@@ -55,9 +55,9 @@ func TestAddAndRemove(t *testing.T) {
 	}
 }
 
-func addAndRemove(t *testing.T, data []byte, b edit.Backend) {
+func addAndRemove(t *testing.T, data []byte, b config.EditBackend) {
 	before := parsed(t, data)
-	added, err := edit.Add(bytes.Clone(data), b)
+	added, err := config.Add(bytes.Clone(data), b)
 	if err != nil {
 		t.Fatalf("Add to %q: %v", data, err)
 	}
@@ -77,7 +77,7 @@ func addAndRemove(t *testing.T, data []byte, b edit.Backend) {
 	if bytes.Contains(data, []byte("\r\n")) && bytes.Count(added, []byte("\n")) != bytes.Count(added, []byte("\r\n")) {
 		t.Errorf("mixed line ends: %q", added)
 	}
-	removed, err := edit.Remove(added, b.Name)
+	removed, err := config.Remove(added, b.Name)
 	if err != nil || !bytes.Equal(removed, data) {
 		t.Errorf("%q became %q and then %q, %v", data, added, removed, err)
 	}
@@ -93,7 +93,7 @@ func parsed(t *testing.T, data []byte) map[string]any {
 }
 
 // fieldsOf decodes a backend with a YAML parser.
-func fieldsOf(b edit.Backend) map[string]any {
+func fieldsOf(b config.EditBackend) map[string]any {
 	out := map[string]any{"name": b.Name}
 	for name, value := range map[string]string{"url": b.URL, "transport": b.Transport, "command": b.Command, "cwd": b.Cwd, "timeout": b.Timeout} {
 		if value != "" {
@@ -128,17 +128,17 @@ func fieldsOf(b edit.Backend) map[string]any {
 // Any of several backends can be removed.
 func TestRemoveEach(t *testing.T) {
 	for _, text := range files {
-		names, err := edit.Names([]byte(text))
+		names, err := config.Names([]byte(text))
 		if err != nil {
 			t.Fatal(err)
 		}
 		for i, name := range names {
-			removed, err := edit.Remove([]byte(text), name)
+			removed, err := config.Remove([]byte(text), name)
 			if err != nil {
 				t.Errorf("%q without %s: %v", text, name, err)
 				continue
 			}
-			left, err := edit.Names(removed)
+			left, err := config.Names(removed)
 			if want := slices.Delete(slices.Clone(names), i, i+1); err != nil || !slices.Equal(left, want) && len(left)+len(want) > 0 {
 				t.Errorf("%q without %s became %q: %q, %v", text, name, removed, left, err)
 			}
@@ -154,20 +154,20 @@ func TestErrors(t *testing.T) {
 		{"{name: x}", "line 1: the file is one mapping in braces without backends; add backends: [] to it"},
 		{"- a", "line 1: want a mapping"},
 	} {
-		if _, err := edit.Add([]byte(tt.text), edit.Backend{Name: "new", Command: "x"}); err == nil || err.Error() != tt.want {
+		if _, err := config.Add([]byte(tt.text), config.EditBackend{Name: "new", Command: "x"}); err == nil || err.Error() != tt.want {
 			t.Errorf("Add to %q: %v, want %s", tt.text, err, tt.want)
 		}
 	}
-	if _, err := edit.Remove([]byte("backends: []"), "x"); !errors.Is(err, edit.ErrNone) {
+	if _, err := config.Remove([]byte("backends: []"), "x"); !errors.Is(err, config.ErrNone) {
 		t.Errorf("Remove of none: %v", err)
 	}
-	if _, err := edit.Add([]byte("a: ["), edit.Backend{}); err == nil {
+	if _, err := config.Add([]byte("a: ["), config.EditBackend{}); err == nil {
 		t.Error("a file that does not parse is changed")
 	}
 }
 
 func ExampleAdd() {
-	data, err := edit.Add([]byte("name: office # ours\n"), edit.Backend{Name: "files", Command: "npx", Args: []string{"-y", "files"}})
+	data, err := config.Add([]byte("name: office # ours\n"), config.EditBackend{Name: "files", Command: "npx", Args: []string{"-y", "files"}})
 	fmt.Printf("%s%v\n", data, err)
 	// Output:
 	// name: office # ours

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/vmcp-dev/vmcp/config/internal/document"
-	"github.com/vmcp-dev/vmcp/config/internal/validate"
+
 	"github.com/vmcp-dev/vmcp/internal/diag"
 )
 
@@ -84,7 +84,7 @@ func KeyPath(path, key string) string { return document.KeyPath(path, key) }
 
 // CheckObject checks a Config that was decoded from spec.config of an object.
 func CheckObject(d *document.Document, c *Config) {
-	v := &validator{validate.Validator{Document: d, Below: "spec.config."}}
+	v := &validator{Validator{Document: d, Below: "spec.config."}}
 	v.rateLimiting(&c.RateLimiting)
 	v.outgoing(c)
 	v.aggregation(c)
@@ -97,7 +97,7 @@ func CheckObject(d *document.Document, c *Config) {
 
 // CheckObjectTool checks a scripted tool that is the spec of an object.
 func CheckObjectTool(d *document.Document, t *ScriptedTool) {
-	v := &validator{validate.Validator{Document: d, Below: "spec"}}
+	v := &validator{Validator{Document: d, Below: "spec"}}
 	v.ownName(map[string]string{}, "", t.Name)
 	v.scripted(t, "")
 }
@@ -105,7 +105,7 @@ func CheckObjectTool(d *document.Document, t *ScriptedTool) {
 // CheckBackend checks a backend of an object: address is its URL, whose path is url; headers are the names of its
 // headers by their paths.
 func CheckBackend(d *document.Document, url, address string, headers map[string]string) {
-	v := &validator{validate.Validator{Document: d}}
+	v := &validator{Validator{Document: d}}
 	v.URL(url, address)
 	seen := map[string]string{}
 	for _, at := range keys(headers) {

@@ -11,8 +11,7 @@ import (
 
 	"github.com/vmcp-dev/vmcp/config/clients"
 	"github.com/vmcp-dev/vmcp/config/internal/document"
-	"github.com/vmcp-dev/vmcp/config/internal/envfile"
-	"github.com/vmcp-dev/vmcp/config/internal/validate"
+
 	"github.com/vmcp-dev/vmcp/internal/diag"
 	"github.com/vmcp-dev/vmcp/internal/files"
 )
@@ -77,7 +76,7 @@ func ReadBeside(filename string, data []byte, envFile string) (*Config, diag.Pro
 }
 
 func readBeside(filename string, data []byte, env func(string) (string, bool), beside string) (*Config, diag.Problems) {
-	env, envProblems := envfile.Below(env, beside, code)
+	env, envProblems := Below(env, beside, code)
 	c, problems := readWith(filename, data, env)
 	if c != nil {
 		c.envFiles = append(c.envFiles, beside)
@@ -94,7 +93,7 @@ func readWith(filename string, data []byte, env func(string) (string, bool)) (*C
 		return nil, d.Problems.Sorted()
 	}
 	c.written, _ = json.Marshal(c) // nil if the file has values that JSON has not: they are problems
-	v := &validator{validate.Validator{Document: d, Env: env, Dir: folder(filename)}}
+	v := &validator{Validator{Document: d, Env: env, Dir: folder(filename)}}
 	v.config(c)
 	c.expanded, c.named, c.warnings = v.Secrets, v.Named, v.Warnings.Sorted()
 	c.places, c.origins, c.problems = d.Places, d.Origins, d.Problems
@@ -110,9 +109,6 @@ func folder(filename string) string {
 	return filepath.Dir(abs)
 }
 
-// EmptyVariable is the beginning of the warning about a variable that is set to an empty string.
-const EmptyVariable = validate.EmptyVariable
-
 // EnvFile is the name of the file, in the folder of a configuration, with variables for it: lines of
 // NAME=value. The environment of the process takes precedence.
 const EnvFile = "vmcp.env"
@@ -120,7 +116,7 @@ const EnvFile = "vmcp.env"
 // ReadVariables reads a file of variables, lines of NAME=value. The error is diag.Problems for
 // syntax errors.
 func ReadVariables(name string) (map[string]string, error) {
-	variables, problems, err := envfile.Read(name, code)
+	variables, problems, err := EnvfileRead(name, code)
 	if err != nil {
 		return nil, err
 	}
@@ -130,8 +126,8 @@ func ReadVariables(name string) (map[string]string, error) {
 // Address expands the variables in an address of a configuration, such as listen, as far as they are set in this process;
 // "" if the result is no address.
 func Address(filename, text string) string {
-	env, _ := envfile.Below(os.LookupEnv, filepath.Join(folder(filename), EnvFile), code)
-	v := &validate.Validator{Document: document.New(filename, strict), Env: env, Lenient: true}
+	env, _ := Below(os.LookupEnv, filepath.Join(folder(filename), EnvFile), code)
+	v := &Validator{Document: document.New(filename, strict), Env: env, Lenient: true}
 	if text = v.Address("listen", text); len(v.Document.Problems) > 0 {
 		return ""
 	}

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/vmcp-dev/vmcp/internal/spell"
+	"github.com/vmcp-dev/vmcp/internal/display"
 	"github.com/vmcp-dev/vmcp/lock"
 	"github.com/vmcp-dev/vmcp/script/check/codes"
 )
@@ -74,7 +74,7 @@ func (v *validator) check(c *Check) {
 func (v *validator) code(at, code string) {
 	switch _, known := codes.Find(code); {
 	case !known:
-		v.Report(at, "there is no code %q%s", code, spell.Hint(code, codes.Names()))
+		v.Report(at, "there is no code %q%s", code, display.Hint(code, codes.Names()))
 	case codes.Fixed(code):
 		v.Report(at, "%s stays an error: nothing runs with it", code)
 	}

@@ -4,9 +4,8 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/config/internal/document"
-	"github.com/vmcp-dev/vmcp/config/internal/validate"
-	"github.com/vmcp-dev/vmcp/config/replicas"
 )
 
 func TestAddresses(t *testing.T) {
@@ -31,7 +30,7 @@ func TestAddresses(t *testing.T) {
 		{"10.0.0.7:4485", "a:b:c", ":4483", `cluster.advertise: want host:port such as 127.0.0.1:4483, have "a:b:c"`, ""},
 	} {
 		var c struct {
-			Cluster replicas.Cluster `json:"cluster"`
+			Cluster config.Cluster `json:"cluster"`
 		}
 		d := document.New("vmcp.yaml", document.Rules{})
 		text := fmt.Sprintf("cluster: {listen: %q}", tt.listen)
@@ -39,7 +38,7 @@ func TestAddresses(t *testing.T) {
 			text = fmt.Sprintf("cluster: {listen: %q, advertise: %q}", tt.listen, tt.advertise)
 		}
 		d.Decode([]byte(text), 1<<20, &c)
-		c.Cluster.Check("cluster", tt.endpoint, true, &validate.Validator{Document: d, Env: func(name string) (string, bool) {
+		c.Cluster.Check("cluster", tt.endpoint, true, &config.Validator{Document: d, Env: func(name string) (string, bool) {
 			value, ok := map[string]string{"POD_IP": "fd00::1:2", "PORT": "4485", "BRACKETED": "[fd00::1:2]"}[name]
 			return value, ok
 		}})

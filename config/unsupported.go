@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/vmcp-dev/vmcp/config/internal/document"
-	"github.com/vmcp-dev/vmcp/config/telemetry"
+
 	"github.com/vmcp-dev/vmcp/internal/diag"
 	"github.com/vmcp-dev/vmcp/internal/limits"
 )
@@ -26,12 +26,12 @@ var notYetSupported = map[reflect.Type][]string{
 	reflect.TypeFor[OutgoingStrategy](): {
 		"upstreamInject", "awsSts", "obo", "xaa", "primaryUpstreamProvider", "externalAuthConfigRef", "subjectProviderName",
 	},
-	reflect.TypeFor[telemetry.Telemetry](): {"environmentVariables", "useLegacyAttributes"},
-	reflect.TypeFor[TokenExchange]():       {"subjectProviderName"},
-	reflect.TypeFor[OutgoingAuth]():        {"primaryUpstreamProvider"},
-	reflect.TypeFor[WorkloadTools]():       {"toolConfigRef"},
-	reflect.TypeFor[Operational]():         {"logLevel"},
-	reflect.TypeFor[FailureHandling]():     {"healthCheckTimeout", "statusReportingInterval", "partialFailureMode"},
+	reflect.TypeFor[Telemetry]():       {"environmentVariables", "useLegacyAttributes"},
+	reflect.TypeFor[TokenExchange]():   {"subjectProviderName"},
+	reflect.TypeFor[OutgoingAuth]():    {"primaryUpstreamProvider"},
+	reflect.TypeFor[WorkloadTools]():   {"toolConfigRef"},
+	reflect.TypeFor[Operational]():     {"logLevel"},
+	reflect.TypeFor[FailureHandling](): {"healthCheckTimeout", "statusReportingInterval", "partialFailureMode"},
 }
 
 // refusedValues are values of ToolHive's configuration that are known and not supported, by

@@ -6,12 +6,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/vmcp-dev/vmcp/config/durable"
 	"github.com/vmcp-dev/vmcp/config/internal/document"
-	"github.com/vmcp-dev/vmcp/config/internal/envfile"
-	"github.com/vmcp-dev/vmcp/config/internal/validate"
+
+	"github.com/vmcp-dev/vmcp/internal/display"
 	"github.com/vmcp-dev/vmcp/internal/secret"
-	"github.com/vmcp-dev/vmcp/internal/spell"
 )
 
 var (
@@ -21,7 +19,7 @@ var (
 )
 
 // validator checks a configuration. The methods for each part are in the file of its struct.
-type validator struct{ validate.Validator }
+type validator struct{ Validator }
 
 func (v *validator) config(c *Config) {
 	c.Listen = v.Address("listen", c.Listen)
@@ -34,7 +32,7 @@ func (v *validator) config(c *Config) {
 	v.recording(&c.Recording)
 	v.rateLimiting(&c.RateLimiting)
 	c.SessionStorage.Check("sessionStorage", &v.Validator)
-	postgres := c.SessionStorage.Provider == durable.StoragePostgres || v.Broken("sessionStorage")
+	postgres := c.SessionStorage.Provider == StoragePostgres || v.Broken("sessionStorage")
 	c.Cluster.Check("cluster", c.Listen, postgres, &v.Validator)
 	c.Runs.Check("runs", &v.Validator)
 	if backend, _, ok := c.Runs.Notify.Target(); ok {
@@ -110,7 +108,7 @@ func (v *validator) child(b *Backend, at string) {
 	}
 	for _, name := range keys(b.Env) {
 		path := document.KeyPath(at+".env", name)
-		if !envfile.IsName(name) {
+		if !IsName(name) {
 			v.Report(path, "want a name of letters, digits and _")
 		}
 		literal := b.Env[name]
@@ -308,7 +306,7 @@ func (v *validator) workload(c *Config, at, name string) {
 	if slices.Contains(known, name) || v.Broken("backends") {
 		return
 	}
-	hint := spell.Hint(name, known)
+	hint := display.Hint(name, known)
 	if hint == "" && len(known) > 0 {
 		hint = "; known: " + strings.Join(known, ", ")
 	}

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/vmcp-dev/vmcp/internal/clip"
+	"github.com/vmcp-dev/vmcp/internal/display"
 )
 
 func TestClip(t *testing.T) {
@@ -21,7 +21,7 @@ func TestClip(t *testing.T) {
 		{"aää", 3, "aä", "aä…", "aä… (5 bytes)", "aää"},
 		{"日本", 5, "日", "日…", "日… (6 bytes)", "日本"},
 	} {
-		got := fmt.Sprint([]string{clip.Bytes(tt.s, tt.n), clip.Text(tt.s, tt.n), clip.Counted(tt.s, tt.n), clip.Line(tt.s, tt.n)})
+		got := fmt.Sprint([]string{display.Bytes(tt.s, tt.n), display.ClipText(tt.s, tt.n), display.Counted(tt.s, tt.n), display.ClipLine(tt.s, tt.n)})
 		if want := fmt.Sprint([]string{tt.bytes, tt.text, tt.counted, tt.line}); got != want {
 			t.Errorf("%q cut after %d: bytes, text, counted, line are\n got %s\nwant %s", tt.s, tt.n, got, want)
 		}

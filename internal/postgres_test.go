@@ -7,13 +7,13 @@ import (
 	"time"
 
 	"github.com/vmcp-dev/vmcp/internal/postgres"
-	"github.com/vmcp-dev/vmcp/runs/runstest/pgtest"
+	"github.com/vmcp-dev/vmcp/script/durable/runstest"
 )
 
 // TestPostgresEndsATransactionThatStandsStill: the rows that a process has locked are released after it was stopped
 // within a transaction, and it has lost its connection when it continues.
 func TestPostgresEndsATransactionThatStandsStill(t *testing.T) {
-	ctx, pg := t.Context(), pgtest.Start(t)
+	ctx, pg := t.Context(), runstest.Start(t)
 	open := func() *postgres.DB {
 		db, err := postgres.Open(ctx, postgres.Options{URL: pg.URL()})
 		if err != nil {
@@ -50,7 +50,7 @@ func TestPostgresEndsATransactionThatStandsStill(t *testing.T) {
 
 // TestPostgresStandsStillAtTheEnd: Close does not wait for connections to a server that was stopped.
 func TestPostgresStandsStillAtTheEnd(t *testing.T) {
-	pg := pgtest.Start(t)
+	pg := runstest.Start(t)
 	db, err := postgres.Open(t.Context(), postgres.Options{URL: pg.URL()})
 	if err != nil {
 		t.Fatal(err)

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/vmcp-dev/vmcp/internal/spell"
+	"github.com/vmcp-dev/vmcp/internal/display"
 )
 
 func TestNearest(t *testing.T) {
@@ -19,7 +19,7 @@ func TestNearest(t *testing.T) {
 		"":                        "",
 		strings.Repeat("log", 30): "",
 	} {
-		if got := spell.Nearest(name, names); got != want {
+		if got := display.Nearest(name, names); got != want {
 			t.Errorf("Nearest(%q) = %q, want %q", name, got, want)
 		}
 	}
@@ -34,7 +34,7 @@ func TestSlip(t *testing.T) {
 		{"state", "status", false}, {"label", "labels", false}, {"labels", "label", false}, {"id", "ids", false}, {"ID", "id", false},
 		{"coupon", "coupon", false}, {"", "coupon", false}, {strings.Repeat("x", 100), strings.Repeat("x", 99), false},
 	} {
-		if got := spell.Slip(tt.name, tt.other); got != tt.want {
+		if got := display.Slip(tt.name, tt.other); got != tt.want {
 			t.Errorf("Slip(%q, %q) = %t", tt.name, tt.other, got)
 		}
 	}
@@ -52,7 +52,7 @@ func TestOnly(t *testing.T) {
 		{"shop_cancel_order", "shop_create_order", false},          // another word
 		{"get_order", "set_order", false}, {"x", "y", false}, {"id", "is", false}, {"order", "", false},
 	} {
-		if got := spell.Only(tt.name, strings.Fields(tt.candidates)); got != tt.want {
+		if got := display.Only(tt.name, strings.Fields(tt.candidates)); got != tt.want {
 			t.Errorf("Only(%q, %s) = %t", tt.name, tt.candidates, got)
 		}
 	}

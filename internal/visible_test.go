@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/vmcp-dev/vmcp/internal/visible"
+	"github.com/vmcp-dev/vmcp/internal/display"
 )
 
 func TestHiddenCharacters(t *testing.T) {
@@ -23,17 +23,17 @@ func TestHiddenCharacters(t *testing.T) {
 		{"se\u200dcret", `se\u200dcret`, "U+200D"},
 		{"\u200d", `\u200d`, "U+200D"},
 	} {
-		if got := visible.Text(tt.in); got != tt.text {
+		if got := display.VisibleText(tt.in); got != tt.text {
 			t.Errorf("Text(%q) = %q, want %q", tt.in, got, tt.text)
 		}
-		if got := strings.Join(visible.Hidden(tt.in), " "); got != tt.hidden {
+		if got := strings.Join(display.Hidden(tt.in), " "); got != tt.hidden {
 			t.Errorf("Hidden(%q) = %q, want %q", tt.in, got, tt.hidden)
 		}
 	}
-	if got, want := string(visible.JSON([]byte("{\n\t\"a\u009b\": \"\U000e0041ü\"}"))), "{\n\t\"a\\u009b\": \"\\udb40\\udc41ü\"}"; got != want {
+	if got, want := string(display.JSON([]byte("{\n\t\"a\u009b\": \"\U000e0041ü\"}"))), "{\n\t\"a\\u009b\": \"\\udb40\\udc41ü\"}"; got != want {
 		t.Errorf("JSON = %s, want %s", got, want)
 	}
-	if got := visible.Line("a\nb\tc"); got != `a\nb\tc` {
+	if got := display.VisibleLine("a\nb\tc"); got != `a\nb\tc` {
 		t.Errorf("Line = %q", got)
 	}
 }

@@ -11,9 +11,9 @@ import (
 	"strings"
 
 	"github.com/vmcp-dev/vmcp/internal/diag"
+	"github.com/vmcp-dev/vmcp/internal/display"
 	"github.com/vmcp-dev/vmcp/internal/files"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
-	"github.com/vmcp-dev/vmcp/internal/visible"
 )
 
 const (
@@ -242,7 +242,7 @@ func (f *File) Bytes() ([]byte, error) {
 		return nil, fmt.Errorf("%s: %w", DefaultFile, err)
 	}
 	out.WriteByte('\n')
-	return visible.JSON(out.Bytes()), nil
+	return display.JSON(out.Bytes()), nil
 }
 
 func (b Backend) append(text []byte) []byte {

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/vmcp-dev/vmcp/internal/visible"
+	"github.com/vmcp-dev/vmcp/internal/display"
 )
 
 // Print writes a change as lines: the differences, and with withTexts the old and the new text. Invisible
@@ -17,7 +17,7 @@ import (
 //	    + ["id","card"]
 func (c *Change) Print(w io.Writer, withTexts bool) error {
 	var b strings.Builder
-	line := func(parts ...string) { b.WriteString(visible.Line(strings.Join(parts, "")) + "\n") }
+	line := func(parts ...string) { b.WriteString(display.VisibleLine(strings.Join(parts, "")) + "\n") }
 	name := c.Name.String()
 	switch {
 	case c.Added():

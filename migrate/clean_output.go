@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/vmcp-dev/vmcp/migrate/internal/star"
-	"github.com/vmcp-dev/vmcp/migrate/internal/workflow"
 )
 
 // result writes the return of the result.
@@ -25,7 +24,7 @@ func (c *clean) result() error {
 }
 
 // lastOutput is the output of the last step that has run, in the order of levels and of the file.
-func (c *clean) lastOutput(levels [][]*workflow.Step) star.Expr {
+func (c *clean) lastOutput(levels [][]*Step) star.Expr {
 	if len(levels) == 0 {
 		return star.None()
 	}
@@ -62,7 +61,7 @@ func (c *clean) lastOutput(levels [][]*workflow.Step) star.Expr {
 	return star.If(ran, output, c.lastOutput(levels).Bare())
 }
 
-func (c *clean) properties(list []*workflow.Property, required []string, path string) (entries []star.Entry, err error) {
+func (c *clean) properties(list []*Property, required []string, path string) (entries []star.Entry, err error) {
 	for _, p := range list {
 		var e star.Expr
 		if p.Properties != nil {
@@ -89,7 +88,7 @@ func (c *clean) properties(list []*workflow.Property, required []string, path st
 }
 
 // property writes one value of the result.
-func (c *clean) property(p *workflow.Property, path string) (star.Expr, error) {
+func (c *clean) property(p *Property, path string) (star.Expr, error) {
 	v := &view{c: c}
 	n := c.native(v, p.Name+"_text")
 	var e star.Expr
@@ -111,7 +110,7 @@ func (c *clean) property(p *workflow.Property, path string) (star.Expr, error) {
 }
 
 // typed writes a value as the type of a property.
-func (c *clean) typed(p *workflow.Property, e star.Expr, encoded bool) star.Expr {
+func (c *clean) typed(p *Property, e star.Expr, encoded bool) star.Expr {
 	switch p.Kind {
 	case "string":
 		return asText(e)
@@ -143,7 +142,7 @@ func (c *clean) typed(p *workflow.Property, e star.Expr, encoded bool) star.Expr
 
 // withDefault writes a value of the output that has a default, for when it is missing, cannot be computed or
 // has another type.
-func (c *clean) withDefault(p *workflow.Property, e star.Expr, encoded bool, fallback star.Expr, name string) star.Expr {
+func (c *clean) withDefault(p *Property, e star.Expr, encoded bool, fallback star.Expr, name string) star.Expr {
 	fits := kinds[p.Kind] == e.Kind || p.Kind == "number" && e.Kind == star.Int
 	switch {
 	case e.Kind == star.Nothing && !encoded:
@@ -176,7 +175,7 @@ func (c *clean) withDefault(p *workflow.Property, e star.Expr, encoded bool, fal
 }
 
 // typedLiteral writes a value that is no template.
-func (c *clean) typedLiteral(p *workflow.Property, e star.Expr) (star.Expr, error) {
+func (c *clean) typedLiteral(p *Property, e star.Expr) (star.Expr, error) {
 	if p.Kind == "boolean" {
 		if b, err := strconv.ParseBool(e.Text); err == nil {
 			return constantOf(b), nil
@@ -185,7 +184,7 @@ func (c *clean) typedLiteral(p *workflow.Property, e star.Expr) (star.Expr, erro
 	if (p.Kind == "object" || p.Kind == "array") && strings.TrimSpace(e.Text) == "null" {
 		return star.None(), nil
 	}
-	fixed := &workflow.Property{Kind: p.Kind, Fallback: &workflow.Value{Data: e.Text}}
+	fixed := &Property{Kind: p.Kind, Fallback: &Value{Data: e.Text}}
 	v, err := fixed.Coerced()
 	if err == nil {
 		return constantOf(v), nil

@@ -2,17 +2,16 @@ package migrate
 
 import (
 	"github.com/vmcp-dev/vmcp/migrate/internal/star"
-	"github.com/vmcp-dev/vmcp/migrate/internal/workflow"
 )
 
 // answersAlike reports whether all answers of the user have the same effect.
-func (c *clean) answersAlike(s *workflow.Step) bool {
-	return s.OnDecline == workflow.ActionContinue && s.OnCancel == workflow.ActionContinue
+func (c *clean) answersAlike(s *Step) bool {
+	return s.OnDecline == ActionContinue && s.OnCancel == ActionContinue
 }
 
 // refusals writes the failure after a refusal of the user that the definition does not handle.
-func (c *clean) refusals(s *workflow.Step) {
-	ends := func(handler string) bool { return handler == "" || handler == workflow.ActionAbort }
+func (c *clean) refusals(s *Step) {
+	ends := func(handler string) bool { return handler == "" || handler == ActionAbort }
 	op, word := "", ""
 	switch {
 	case ends(s.OnDecline) && ends(s.OnCancel):
@@ -28,7 +27,7 @@ func (c *clean) refusals(s *workflow.Step) {
 	c.emit(star.When(refused, []star.Stmt{star.Do(star.Call("fail", star.Str(s.Id+": not accepted by the user")))}, nil))
 }
 
-func (c *clean) elicitation(s *workflow.Step) (star.Expr, error) {
+func (c *clean) elicitation(s *Step) (star.Expr, error) {
 	n := c.native(&view{c: c, step: s}, s.Id+"_message")
 	message := n.Text(s.Message.Parsed)
 	c.define(n)
@@ -38,13 +37,13 @@ func (c *clean) elicitation(s *workflow.Step) (star.Expr, error) {
 	}
 	args := []star.Expr{message, star.Arg("schema", constant(form.Whole()))}
 	if s.Timeout != 0 {
-		args = append(args, star.Arg("timeout", star.Str(durationText(min(s.Timeout, workflow.MaxElicitTimeout)))))
+		args = append(args, star.Arg("timeout", star.Str(durationText(min(s.Timeout, MaxElicitTimeout)))))
 	}
 	return star.Call("elicit", args...), nil
 }
 
 // unasked is the action of a question that was not asked.
-func (c *clean) unasked(s *workflow.Step) star.Expr {
+func (c *clean) unasked(s *Step) star.Expr {
 	if action := s.Defaults.Mapping().Get("action"); action != nil {
 		return constant(action.Whole())
 	}
@@ -52,7 +51,7 @@ func (c *clean) unasked(s *workflow.Step) star.Expr {
 }
 
 // skippedQuestion is the answer to a question that was not asked.
-func (c *clean) skippedQuestion(s *workflow.Step) star.Expr {
+func (c *clean) skippedQuestion(s *Step) star.Expr {
 	content := star.Dict()
 	if v := s.Defaults.Mapping().Get("content"); v.Mapping() != nil {
 		content = constant(v.Whole())
@@ -70,10 +69,10 @@ func (c *clean) skippedQuestion(s *workflow.Step) star.Expr {
 
 // answerField returns a part of the user's answer; accepted says that the user is known to have
 // accepted.
-func (c *clean) answerField(s *workflow.Step, names []string, accepted bool) (star.Expr, int) {
+func (c *clean) answerField(s *Step, names []string, accepted bool) (star.Expr, int) {
 	v := star.Name(c.vars[s])
 	content := star.Attr(v, "content").Is(star.Map)
-	if handled := func(h string) bool { return h == workflow.ActionContinue || h == workflow.ActionSkip }; !accepted && (handled(s.OnDecline) || handled(s.OnCancel)) {
+	if handled := func(h string) bool { return h == ActionContinue || h == ActionSkip }; !accepted && (handled(s.OnDecline) || handled(s.OnCancel)) {
 		content = content.Optional() // a refusal has none
 	}
 	action := star.Attr(v, "action").Is(star.Text)
@@ -101,7 +100,7 @@ func (c *clean) answerField(s *workflow.Step, names []string, accepted bool) (st
 
 // answerWithoutSkipping is the answer where it is known not to have skipped the remaining steps: after
 // one that does, the script has returned.
-func (c *clean) answerWithoutSkipping(s *workflow.Step) star.Expr {
+func (c *clean) answerWithoutSkipping(s *Step) star.Expr {
 	part := func(name string) star.Entry {
 		e, _ := c.answerField(s, []string{"steps", s.Id, "output", name}, false)
 		return star.Entry{Key: name, Value: e}
@@ -110,14 +109,14 @@ func (c *clean) answerWithoutSkipping(s *workflow.Step) star.Expr {
 }
 
 // skippedRest is True when the answer skipped the remaining steps, else None.
-func (c *clean) skippedRest(s *workflow.Step) star.Expr {
+func (c *clean) skippedRest(s *Step) star.Expr {
 	e := star.If(star.Not(c.continuesAfter(s)), star.True(), star.None())
 	e.Kind, e.Maybe, e.Missing = star.Bool, true, true
 	return e
 }
 
 // answered returns a field of the form that the user filled in.
-func (c *clean) answered(s *workflow.Step, content star.Expr, name string, accepted bool) star.Expr {
+func (c *clean) answered(s *Step, content star.Expr, name string, accepted bool) star.Expr {
 	schema := s.Schema.Mapping()
 	kind := kinds[schema.Get("properties").Mapping().Get(name).Mapping().Get("type").Text()]
 	required := false

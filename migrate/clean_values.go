@@ -8,7 +8,6 @@ import (
 	"github.com/bazelbuild/buildtools/build"
 	"github.com/vmcp-dev/vmcp/migrate/internal/gotmpl"
 	"github.com/vmcp-dev/vmcp/migrate/internal/star"
-	"github.com/vmcp-dev/vmcp/migrate/internal/workflow"
 )
 
 // kinds are the types of JSON Schema.
@@ -49,7 +48,7 @@ func (v *view) Path(names []string) (star.Expr, int) {
 // Root returns the whole context.
 func (v *view) Root() star.Expr {
 	var entries []star.Entry
-	for _, name := range slices.Sorted(slices.Values(workflow.Roots)) {
+	for _, name := range slices.Sorted(slices.Values(Roots)) {
 		if name == "forEach" && !v.loop {
 			continue
 		}
@@ -102,12 +101,12 @@ func (v *view) steps(names []string) (star.Expr, int) {
 		})
 		return star.Dict(entries...), 1
 	}
-	i := slices.IndexFunc(v.c.w.Steps, func(other *workflow.Step) bool { return other.Id == names[1] })
+	i := slices.IndexFunc(v.c.w.Steps, func(other *Step) bool { return other.Id == names[1] })
 	if i < 0 {
 		return star.None(), len(names)
 	}
 	other := v.c.w.Steps[i]
-	if v.c.fix && other.Kind == workflow.ElicitationStep && len(names) > 2 && (names[2] == "action" || names[2] == "content") {
+	if v.c.fix && other.Kind == ElicitationStep && len(names) > 2 && (names[2] == "action" || names[2] == "content") {
 		e, n := v.steps(slices.Concat(names[:2], []string{"output"}, names[2:]))
 		return e, n - 1
 	}
@@ -120,7 +119,7 @@ func (v *view) steps(names []string) (star.Expr, int) {
 	if !slices.Contains(v.c.refs[v.step], other) {
 		v.c.refs[v.step] = append(v.c.refs[v.step], other)
 	}
-	if other.Kind == workflow.ElicitationStep && len(names) > 2 && names[2] == "output" && v.accepted(other) {
+	if other.Kind == ElicitationStep && len(names) > 2 && names[2] == "output" && v.accepted(other) {
 		v.c.see(other, names)
 		return v.c.answerField(other, names, true)
 	}
@@ -129,12 +128,12 @@ func (v *view) steps(names []string) (star.Expr, int) {
 
 // accepted reports whether a question is known to be accepted where the template is rendered: any other
 // outcome has ended the run or skipped the step.
-func (v *view) accepted(q *workflow.Step) bool {
-	return v.step != nil && v.step.Level > q.Level && q.Condition == nil && q.OnDecline != workflow.ActionContinue && q.OnCancel != workflow.ActionContinue
+func (v *view) accepted(q *Step) bool {
+	return v.step != nil && v.step.Level > q.Level && q.Condition == nil && q.OnDecline != ActionContinue && q.OnCancel != ActionContinue
 }
 
 // begun reports whether a step has begun when the template is rendered.
-func (v *view) begun(other *workflow.Step) bool { return v.step == nil || other.Level < v.step.Level }
+func (v *view) begun(other *Step) bool { return v.step == nil || other.Level < v.step.Level }
 
 // running returns a part of the step that is running, for its own templates.
 func (v *view) running(names []string) (star.Expr, int) {
@@ -152,7 +151,7 @@ func (v *view) running(names []string) (star.Expr, int) {
 }
 
 // stepField returns a part of a step that has ended.
-func (c *clean) stepField(s *workflow.Step, names []string) (star.Expr, int) {
+func (c *clean) stepField(s *Step, names []string) (star.Expr, int) {
 	c.see(s, names)
 	if len(names) == 2 {
 		return c.whole(s), 2
@@ -160,7 +159,7 @@ func (c *clean) stepField(s *workflow.Step, names []string) (star.Expr, int) {
 	record := star.Name(c.vars[s])
 	switch names[2] {
 	case "content":
-		if s.Kind == workflow.ToolStep {
+		if s.Kind == ToolStep {
 			return star.Attr(record, "content").Is(star.Map), 3
 		}
 		return star.Dict(), 3
@@ -186,7 +185,7 @@ func textOrNone(e star.Expr) star.Expr {
 }
 
 // whole returns a step with all its parts.
-func (c *clean) whole(s *workflow.Step) star.Expr {
+func (c *clean) whole(s *Step) star.Expr {
 	var entries []star.Entry
 	for _, part := range []string{"content", "error", "output", "status"} {
 		e, _ := c.stepField(s, []string{"steps", s.Id, part})
@@ -198,7 +197,7 @@ func (c *clean) whole(s *workflow.Step) star.Expr {
 }
 
 // status returns the status of a step: completed, failed or skipped.
-func (c *clean) status(s *workflow.Step) star.Expr {
+func (c *clean) status(s *Step) star.Expr {
 	if c.isRecord(s) {
 		return star.Attr(star.Name(c.vars[s]), "status").Is(star.Text)
 	}
@@ -227,11 +226,11 @@ func (c *clean) status(s *workflow.Step) star.Expr {
 }
 
 // outputField returns a part of an output.
-func (c *clean) outputField(s *workflow.Step, names []string) (star.Expr, int) {
+func (c *clean) outputField(s *Step, names []string) (star.Expr, int) {
 	switch {
-	case s.Kind == workflow.ElicitationStep:
+	case s.Kind == ElicitationStep:
 		return c.answerField(s, names, false)
-	case s.Kind == workflow.ForEachStep:
+	case s.Kind == ForEachStep:
 		return c.loopField(s, names)
 	case c.isRecord(s):
 		return star.Attr(star.Name(c.vars[s]), "output").Is(star.Map), 3
@@ -308,7 +307,7 @@ func (v *view) forEach(names []string) (star.Expr, int) {
 	switch names[1] {
 	case item:
 		return v.item, 2
-	case workflow.ForEachIndex:
+	case ForEachIndex:
 		*v.seen = true
 		return v.index, 2
 	}

@@ -7,7 +7,6 @@ import (
 
 	"github.com/bazelbuild/buildtools/build"
 	"github.com/vmcp-dev/vmcp/migrate/internal/gotmpl"
-	"github.com/vmcp-dev/vmcp/migrate/internal/workflow"
 )
 
 // code is the text of a script that is being written.
@@ -55,18 +54,18 @@ func indented(text string, depth int) string {
 }
 
 // literal writes a value as Starlark.
-func literal(v *workflow.Value) string {
+func literal(v *Value) string {
 	if v == nil {
 		return "None"
 	}
 	switch d := v.Data.(type) {
-	case []*workflow.Value:
+	case []*Value:
 		items := make([]string, len(d))
 		for i, e := range d {
 			items[i] = literal(e)
 		}
 		return gotmpl.ListOf(items)
-	case *workflow.Mapping:
+	case *Mapping:
 		entries := make([]string, len(d.Keys))
 		for i, k := range d.Keys {
 			entries[i] = gotmpl.Quote(k) + ": " + literal(d.Values[k])
@@ -90,7 +89,7 @@ func literalOf(v any) string {
 		return gotmpl.Quote(d)
 	case float64:
 		return gotmpl.FloatLiteral(d)
-	case *workflow.Value:
+	case *Value:
 		return literal(d)
 	}
 	return fmt.Sprint(v)

@@ -5,28 +5,27 @@ import (
 	"strings"
 
 	"github.com/vmcp-dev/vmcp/migrate/internal/gotmpl"
-	"github.com/vmcp-dev/vmcp/migrate/internal/workflow"
 )
 
 // broken writes a text that is no template: an expression that fails when it is evaluated.
-func (x *exact) broken(t *workflow.Template, place string) string {
+func (x *exact) broken(t *Template, place string) string {
 	x.loads["broken_template"] = true
 	return gotmpl.Call("broken_template", gotmpl.Quote(t.Err.Error()), keywordText("at", place))
 }
 
 // core writes the effect of a step, without its condition.
-func (x *exact) core(s *workflow.Step) (string, error) {
+func (x *exact) core(s *Step) (string, error) {
 	switch s.Kind {
-	case workflow.ElicitationStep:
+	case ElicitationStep:
 		return x.elicitation(s)
-	case workflow.ForEachStep:
+	case ForEachStep:
 		return x.forEach(s)
 	}
 	return x.call(s, s.Id, &scope{e: x, step: s}, segment(s.Id)+".arguments")
 }
 
 // call writes the call of a tool; id is "" for an inner step.
-func (x *exact) call(s *workflow.Step, id string, sc *scope, place string) (string, error) {
+func (x *exact) call(s *Step, id string, sc *scope, place string) (string, error) {
 	x.loads["call"] = true
 	args := []string{gotmpl.Quote(s.Tool)}
 	arguments, err := x.arguments(s, sc, place)
@@ -45,7 +44,7 @@ func (x *exact) call(s *workflow.Step, id string, sc *scope, place string) (stri
 	if id != "" {
 		args = append(args, keywordText("step", id))
 	}
-	if s.Timeout != 0 && id != "" && retries == 0 && s.Timeout != workflow.DefaultStepTimeout {
+	if s.Timeout != 0 && id != "" && retries == 0 && s.Timeout != DefaultStepTimeout {
 		args = append(args, keywordText("timeout", durationText(s.Timeout)))
 	}
 	if id != "" && x.isRecord(s) && (x.used[s].content || !x.continuesOnError(s)) {
@@ -58,20 +57,20 @@ func (x *exact) call(s *workflow.Step, id string, sc *scope, place string) (stri
 	return x.retry(s, call, id), nil
 }
 
-func (x *exact) retry(s *workflow.Step, call, id string) string {
+func (x *exact) retry(s *Step, call, id string) string {
 	x.loads["retry"] = true
 	args := []string{"lambda: " + call, keyword("attempts", strconv.Itoa(s.Retries()+1))}
-	if d := s.OnError.RetryDelay; d != 0 && d != workflow.DefaultRetryDelay {
+	if d := s.OnError.RetryDelay; d != 0 && d != DefaultRetryDelay {
 		args = append(args, keywordText("delay", durationText(d)))
 	}
-	if s.Timeout != 0 && id != "" && s.Timeout != workflow.DefaultStepTimeout {
+	if s.Timeout != 0 && id != "" && s.Timeout != DefaultStepTimeout {
 		args = append(args, keywordText("timeout", durationText(s.Timeout)))
 	}
 	return gotmpl.Call("retry", args...)
 }
 
 // arguments writes the arguments of a call; "" for none.
-func (x *exact) arguments(s *workflow.Step, sc *scope, place string) (string, error) {
+func (x *exact) arguments(s *Step, sc *scope, place string) (string, error) {
 	if s.Arguments == nil {
 		return "", nil
 	}
@@ -79,24 +78,24 @@ func (x *exact) arguments(s *workflow.Step, sc *scope, place string) (string, er
 }
 
 // templated writes a value whose texts are templates.
-func (x *exact) templated(v *workflow.Value, s *workflow.Step, sc *scope, place string) (string, error) {
+func (x *exact) templated(v *Value, s *Step, sc *scope, place string) (string, error) {
 	if v == nil {
 		return "None", nil
 	}
 	switch d := v.Data.(type) {
 	case string:
 		return x.argument(s.Templates[v], sc, place)
-	case []*workflow.Value:
+	case []*Value:
 		var items []string
 		for i, e := range d {
-			item, err := x.templated(e, s, sc, workflow.Index(place, i))
+			item, err := x.templated(e, s, sc, Index(place, i))
 			if err != nil {
 				return "", err
 			}
 			items = append(items, item)
 		}
 		return gotmpl.ListOf(items), nil
-	case *workflow.Mapping:
+	case *Mapping:
 		var entries []string
 		for _, k := range d.Keys {
 			e, err := x.templated(d.Values[k], s, sc, place+"."+segment(k))
@@ -111,7 +110,7 @@ func (x *exact) templated(v *workflow.Value, s *workflow.Step, sc *scope, place 
 }
 
 // argument writes one text.
-func (x *exact) argument(t *workflow.Template, sc *scope, place string) (string, error) {
+func (x *exact) argument(t *Template, sc *scope, place string) (string, error) {
 	if t.Parsed == nil {
 		return x.broken(t, place), nil
 	}
@@ -121,17 +120,17 @@ func (x *exact) argument(t *workflow.Template, sc *scope, place string) (string,
 }
 
 // elicitation writes a question.
-func (x *exact) elicitation(s *workflow.Step) (string, error) {
+func (x *exact) elicitation(s *Step) (string, error) {
 	x.loads["ask"] = true
 	message, err := x.argument(s.Message, &scope{e: x, step: s}, segment(s.Id)+".message")
 	if err != nil {
 		return "", err
 	}
 	args := []string{message, literal(s.Schema), keywordText("step", s.Id)}
-	if s.Timeout != 0 && s.Timeout != workflow.DefaultStepTimeout {
+	if s.Timeout != 0 && s.Timeout != DefaultStepTimeout {
 		args = append(args, keywordText("timeout", durationText(s.Timeout)))
 	}
-	if s.OnDecline != "" && s.OnDecline != workflow.ActionAbort {
+	if s.OnDecline != "" && s.OnDecline != ActionAbort {
 		args = append(args, keywordText("on_decline", s.OnDecline))
 	}
 	if s.OnCancel != "" {
@@ -141,7 +140,7 @@ func (x *exact) elicitation(s *workflow.Step) (string, error) {
 }
 
 // recorded converts the output of a step that is no call into a record, where the record is used.
-func (x *exact) recorded(s *workflow.Step, output string) string {
+func (x *exact) recorded(s *Step, output string) string {
 	if !x.isRecord(s) {
 		return output
 	}
@@ -150,7 +149,7 @@ func (x *exact) recorded(s *workflow.Step, output string) string {
 }
 
 // forEach writes a loop: a function for one element, and its use.
-func (x *exact) forEach(s *workflow.Step) (string, error) {
+func (x *exact) forEach(s *Step) (string, error) {
 	x.loads["for_each"] = true
 	fn, err := x.loopFunction(s)
 	if err != nil {
@@ -161,23 +160,23 @@ func (x *exact) forEach(s *workflow.Step) (string, error) {
 		return "", err
 	}
 	args := []string{fn, over, keywordText("step", s.Id)}
-	if s.MaxParallel != 0 && s.MaxParallel != workflow.DefaultParallel {
+	if s.MaxParallel != 0 && s.MaxParallel != DefaultParallel {
 		args = append(args, keyword("max_parallel", strconv.Itoa(s.MaxParallel)))
 	}
-	if s.MaxIterations != 0 && s.MaxIterations != workflow.DefaultIterations {
+	if s.MaxIterations != 0 && s.MaxIterations != DefaultIterations {
 		args = append(args, keyword("max_iterations", strconv.Itoa(s.MaxIterations)))
 	}
 	if s.MayFail() {
 		args = append(args, keyword("keep_going", "True"))
 	}
-	if s.Timeout != 0 && s.Timeout != workflow.DefaultStepTimeout {
+	if s.Timeout != 0 && s.Timeout != DefaultStepTimeout {
 		args = append(args, keywordText("timeout", durationText(s.Timeout)))
 	}
 	return x.recorded(s, gotmpl.Call("for_each", args...)), nil
 }
 
 // loopFunction writes the function that is called for each element.
-func (x *exact) loopFunction(s *workflow.Step) (string, error) {
+func (x *exact) loopFunction(s *Step) (string, error) {
 	fn := x.names.fresh(s.Id + "_each")
 	item, idx := x.names.fresh(s.ItemName()), x.names.fresh("i")
 	x.code.line("def %s(%s, %s):", fn, item, idx)
@@ -197,14 +196,14 @@ func (x *exact) loopFunction(s *workflow.Step) (string, error) {
 
 // collection writes the collection of a loop: the value itself where the template is
 // {{json value}}, else the text.
-func (x *exact) collection(s *workflow.Step) (string, error) {
+func (x *exact) collection(s *Step) (string, error) {
 	place := segment(s.Id) + ".collection"
 	t := s.Collection
 	if t.Parsed == nil {
 		return keyword("text", x.broken(t, place)), nil
 	}
 	if text, plain := t.Parsed.Plain(); plain {
-		if list, err := workflow.ParseJSONText(text); err == nil && list.List() != nil {
+		if list, err := ParseJSONText(text); err == nil && list.List() != nil {
 			return literal(list.Whole()), nil
 		}
 	}

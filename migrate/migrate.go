@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/vmcp-dev/vmcp/internal/diag"
-	"github.com/vmcp-dev/vmcp/migrate/internal/workflow"
 )
 
 // Style is how closely a script follows the engine that its workflow was written for.
@@ -80,6 +79,3 @@ type Tool struct {
 
 // Pos is a position in a file.
 type Pos = diag.Pos
-
-// Note is a remark about a definition for its author, such as a field that has no effect.
-type Note = workflow.Note

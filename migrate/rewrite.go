@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/vmcp-dev/vmcp/migrate/internal/workflow"
 	"go.yaml.in/yaml/v3"
 )
 
@@ -32,11 +31,11 @@ func Rewrite(config []byte, scripts []*Script, file func(*Script) string) ([]byt
 	if err := yaml.Unmarshal(config, &doc); err != nil {
 		return nil, err
 	}
-	if len(doc.Content) == 0 || workflow.FieldOf(doc.Content[0], "compositeTools") == nil {
+	if len(doc.Content) == 0 || FieldOf(doc.Content[0], "compositeTools") == nil {
 		return nil, fmt.Errorf("the configuration has no compositeTools")
 	}
 	root := doc.Content[0]
-	list := workflow.FieldOf(root, "scriptedTools")
+	list := FieldOf(root, "scriptedTools")
 	if list == nil || list.Kind != yaml.SequenceNode {
 		list = &yaml.Node{Kind: yaml.SequenceNode}
 		rename(root, "compositeTools", "scriptedTools", list, scripts)
@@ -62,8 +61,8 @@ func rename(root *yaml.Node, from, to string, list *yaml.Node, scripts []*Script
 			continue
 		}
 		old := root.Content[i+1]
-		old.Content = slices.DeleteFunc(slices.Clone(workflow.ElementsOf(old)), func(n *yaml.Node) bool {
-			name := workflow.FieldOf(n, "name")
+		old.Content = slices.DeleteFunc(slices.Clone(ElementsOf(old)), func(n *yaml.Node) bool {
+			name := FieldOf(n, "name")
 			return name != nil && slices.ContainsFunc(scripts, func(s *Script) bool { return s.Name == name.Value })
 		})
 		pair := []*yaml.Node{}
@@ -100,7 +99,7 @@ func (s *Script) entry(file string) (*yaml.Node, error) {
 		}
 		add(part.key, v)
 	}
-	if s.Timeout != 0 && s.Timeout != workflow.DefaultTimeout+workflow.TimeoutSlack {
+	if s.Timeout != 0 && s.Timeout != DefaultTimeout+TimeoutSlack {
 		n.Content = append(n.Content, textNode("timeout"), s.timeoutNode())
 	}
 	if file != "" {

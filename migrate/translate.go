@@ -7,13 +7,12 @@ import (
 	"sort"
 
 	"github.com/vmcp-dev/vmcp/internal/diag"
-	"github.com/vmcp-dev/vmcp/migrate/internal/workflow"
 )
 
 // Translate writes a definition as a script. The error is diag.Problems with all mistakes for which
 // the legacy engine would have refused the definition, when it loaded the file or when it started.
-func Translate(def *workflow.Definition, o Options) (*Script, error) {
-	w, noted, err := workflow.Read(def, o.Fix)
+func Translate(def *Definition, o Options) (*Script, error) {
+	w, noted, err := Read(def, o.Fix)
 	if err != nil {
 		return nil, err
 	}
@@ -27,7 +26,7 @@ func Translate(def *workflow.Definition, o Options) (*Script, error) {
 		if errors.As(err, &problems) {
 			return nil, problems
 		}
-		return nil, diag.Problems{{Pos: def.Pos, Code: workflow.Code, Message: err.Error()}}
+		return nil, diag.Problems{{Pos: def.Pos, Code: Code, Message: err.Error()}}
 	}
 	s := &Script{
 		Name: w.Name, Description: w.Description, Source: source, Pos: def.Pos,
@@ -38,10 +37,10 @@ func Translate(def *workflow.Definition, o Options) (*Script, error) {
 	sortNotes(s.Notes)
 	if o.Style != Clean {
 		if s.Timeout == 0 {
-			s.Timeout = workflow.DefaultTimeout
+			s.Timeout = DefaultTimeout
 		}
 		s.Deadline = s.Timeout
-		s.Timeout += workflow.TimeoutSlack
+		s.Timeout += TimeoutSlack
 	}
 	if !w.Parameters.IsNull() {
 		s.Parameters = w.Parameters.Json()
@@ -56,14 +55,14 @@ func Translate(def *workflow.Definition, o Options) (*Script, error) {
 }
 
 // toolsOf lists the tools that steps call.
-func toolsOf(w *workflow.Workflow) (list []Tool) {
+func toolsOf(w *Workflow) (list []Tool) {
 	for _, s := range w.Steps {
-		if s.Kind == workflow.ForEachStep {
+		if s.Kind == ForEachStep {
 			s = s.Inner
 		}
-		tool := Tool{Name: s.Tool, Path: workflow.Member(s.Path, "tool")}
+		tool := Tool{Name: s.Tool, Path: Member(s.Path, "tool")}
 		known := slices.ContainsFunc(list, func(t Tool) bool { return t.Name == s.Tool })
-		if s.Kind != workflow.ElicitationStep && !known {
+		if s.Kind != ElicitationStep && !known {
 			list = append(list, tool)
 		}
 	}
@@ -71,7 +70,7 @@ func toolsOf(w *workflow.Workflow) (list []Tool) {
 }
 
 // outputSchema is the outputSchema of the tool.
-func outputSchema(o *workflow.Output) json.RawMessage {
+func outputSchema(o *Output) json.RawMessage {
 	m := propertiesSchema(o.Properties)
 	if len(o.Required) > 0 {
 		m["required"] = o.Required
@@ -83,7 +82,7 @@ func outputSchema(o *workflow.Output) json.RawMessage {
 	return data
 }
 
-func propertiesSchema(list []*workflow.Property) map[string]any {
+func propertiesSchema(list []*Property) map[string]any {
 	properties := map[string]any{}
 	for _, p := range list {
 		s := map[string]any{}

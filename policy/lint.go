@@ -12,7 +12,7 @@ import (
 
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/diag"
-	"github.com/vmcp-dev/vmcp/internal/spell"
+	"github.com/vmcp-dev/vmcp/internal/display"
 )
 
 // listActions are accepted and have no effect: lists show the entries that may be used.
@@ -52,7 +52,7 @@ func (c *compiler) lintEntity(uid cedar.EntityUID, warn func(string, ...any)) {
 		if slices.Contains(all, id) {
 			return
 		}
-		warn("there is no action %q%s", id, spell.Hint(id, all))
+		warn("there is no action %q%s", id, display.Hint(id, all))
 	case "Tool":
 		c.lintExposed(Tool, id, warn)
 	case "Prompt":

@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"github.com/vmcp-dev/vmcp/config"
-	"github.com/vmcp-dev/vmcp/internal/spell"
+	"github.com/vmcp-dev/vmcp/internal/display"
 )
 
 // Named returns the entry of an origin by the configuration alone, with its exposed name.
@@ -26,7 +26,7 @@ func Named(cfg *config.Config, kind Kind, origin string) (Of, error) {
 	}
 	if !slices.Contains(known, backend) {
 		hint := ""
-		if near := spell.Nearest(backend, append(known, config.ScriptsOrigin)); near != "" {
+		if near := display.Nearest(backend, append(known, config.ScriptsOrigin)); near != "" {
 			hint = fmt.Sprintf("; did you mean %q?", near+"."+original)
 		}
 		return Of{}, fmt.Errorf("there is no backend %q%s", backend, hint)

@@ -10,7 +10,7 @@ import (
 	"github.com/vmcp-dev/vmcp/audit"
 	"github.com/vmcp-dev/vmcp/auth"
 	"github.com/vmcp-dev/vmcp/backends"
-	"github.com/vmcp-dev/vmcp/internal/clip"
+	"github.com/vmcp-dev/vmcp/internal/display"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 
@@ -81,7 +81,7 @@ func (v *visit) event(ctx context.Context, outcome string, took time.Duration, e
 		if err != nil || outcome == audit.ApplicationError {
 			e.Type = audit.StepFailed
 		}
-		e.Extra.Parent, e.Extra.Step = x.parent.audit.id, clip.Text(x.script.Options.Key, maxLine)
+		e.Extra.Parent, e.Extra.Step = x.parent.audit.id, display.ClipText(x.script.Options.Key, maxLine)
 	}
 	if e.Extra.Parent != "" || x.audit.run != x.audit.id || v.entry != nil && v.entry.Script != nil {
 		e.Extra.Run = x.audit.run
@@ -111,7 +111,7 @@ func (v *visit) asked() string {
 	if v.entry == nil || v.entry.Name != name {
 		name = v.p.secrets.Text(name)
 	}
-	return clip.Bytes(name, MaxName)
+	return display.Bytes(name, MaxName)
 }
 
 // auditAdmit writes the event of a request that is not a call, at its end; the error is as that of written.
@@ -127,7 +127,7 @@ func (p *Proxy) auditAdmit(ctx context.Context, r request, o observe.Outcome, to
 	p.record.Asker(ctx, e, r.client)
 	e.Target.Method = r.method
 	if len(e.Target.Method) > MaxName || e.Type == audit.Request && methods[r.method].serve == nil {
-		e.Target.Method = clip.Bytes(p.secrets.Text(r.method), MaxName)
+		e.Target.Method = display.Bytes(p.secrets.Text(r.method), MaxName)
 	}
 	e.Extra.Duration, e.Extra.Reason, e.Extra.Code = took, Reason(o), Code(failed)
 	return p.record.Put(ctx, e)

@@ -13,16 +13,15 @@ import (
 	"github.com/vmcp-dev/vmcp/backends/backendtest"
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/limits"
-	"github.com/vmcp-dev/vmcp/runs"
-	"github.com/vmcp-dev/vmcp/runs/memory"
+	"github.com/vmcp-dev/vmcp/script/durable"
 )
 
 // awaitState waits until the only run of a tool has a state, and returns its id.
-func awaitState(t *testing.T, kept runs.Store, tool string, state runs.State) string {
+func awaitState(t *testing.T, kept durable.RunsStore, tool string, state durable.RunsState) string {
 	t.Helper()
 	for {
 		changed := kept.Changed()
-		list, _, err := kept.List(t.Context(), runs.Filter{Tool: tool})
+		list, _, err := kept.List(t.Context(), durable.Filter{Tool: tool})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -53,18 +52,18 @@ func counted(t *testing.T, url, tool string) (total int, outcomes string) {
 	return total, outcomes
 }
 
-func cancelWaiting(t *testing.T, kept runs.Store, url string) {
+func cancelWaiting(t *testing.T, kept durable.RunsStore, url string) {
 	asks(t, first(modernCall(t, url, "asking", "")))
-	if err := kept.Cancel(t.Context(), awaitState(t, kept, "asking", runs.Waiting), "enough"); err != nil {
+	if err := kept.Cancel(t.Context(), awaitState(t, kept, "asking", durable.Waiting), "enough"); err != nil {
 		t.Error(err)
 	}
 }
 
 func first(result, _ json.RawMessage) json.RawMessage { return result }
 
-func cancelRunning(t *testing.T, kept runs.Store, url string) {
+func cancelRunning(t *testing.T, kept durable.RunsStore, url string) {
 	go func() {
-		if err := kept.Cancel(t.Context(), awaitState(t, kept, "asking", runs.Running), "enough"); err != nil {
+		if err := kept.Cancel(t.Context(), awaitState(t, kept, "asking", durable.Running), "enough"); err != nil {
 			t.Error(err)
 		}
 	}()
@@ -74,8 +73,8 @@ func cancelRunning(t *testing.T, kept runs.Store, url string) {
 }
 
 // cancelUnowned cancels a run that this process has never seen.
-func cancelUnowned(t *testing.T, kept runs.Store, _ string) {
-	r, _, err := kept.Start(t.Context(), runs.Run{Tool: "asking", Args: json.RawMessage(`{}`)})
+func cancelUnowned(t *testing.T, kept durable.RunsStore, _ string) {
+	r, _, err := kept.Start(t.Context(), durable.RunsRun{Tool: "asking", Args: json.RawMessage(`{}`)})
 	if err == nil {
 		err = kept.Cancel(t.Context(), r.ID, "enough")
 	}
@@ -85,7 +84,7 @@ func cancelUnowned(t *testing.T, kept runs.Store, _ string) {
 }
 
 // leaves sends a request, and disconnects when its run has begun.
-func leaves(t *testing.T, _ runs.Store, url string) {
+func leaves(t *testing.T, _ durable.RunsStore, url string) {
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
 		for metric(t, url, "vmcp_script_runs_running") != "1" {
@@ -98,7 +97,7 @@ func leaves(t *testing.T, _ runs.Store, url string) {
 	}
 }
 
-func calls(t *testing.T, _ runs.Store, url string) { modernCall(t, url, "asking", "") }
+func calls(t *testing.T, _ durable.RunsStore, url string) { modernCall(t, url, "asking", "") }
 
 // TestRunsAreCountedOnce ends runs in every possible way.
 func TestRunsAreCountedOnce(t *testing.T) {
@@ -109,17 +108,17 @@ func TestRunsAreCountedOnce(t *testing.T) {
 	longHold := func(c *config.Config) { c.Runs.Hold = config.Duration(2 * time.Hour) }
 	for name, tt := range map[string]struct {
 		script string
-		act    func(*testing.T, runs.Store, string)
+		act    func(*testing.T, durable.RunsStore, string)
 		more   func(*config.Config)
-		kept   runs.Options
+		kept   durable.RunsOptions
 		want   string
 	}{
 		"done, without a row":         {script: "def run(p): return 1", want: "ok"},
 		"done":                        {script: `def run(p): return call_tool("pay")`, want: "ok"},
 		"failed":                      {script: `def run(p): fail("no" + str(call_tool("pay")))`, want: "error"},
 		"a limit":                     {script: `def run(p): return [call_tool("pay"), call_tool("pay")]`, want: "limit", more: func(c *config.Config) { c.ScriptedTools[0].Limits = &limits.Run{Calls: 1} }},
-		"no room for its journal":     {script: `def run(p): return [call_tool("pay"), call_tool("pay")]`, want: "limit", kept: runs.Options{MaxEntries: 1}},
-		"no room when it has to wait": {script: `def run(p): return [call_tool("look"), call_tool("look"), elicit("?")]`, want: "error", kept: runs.Options{MaxEntries: 1}},
+		"no room for its journal":     {script: `def run(p): return [call_tool("pay"), call_tool("pay")]`, want: "limit", kept: durable.RunsOptions{MaxEntries: 1}},
+		"no room when it has to wait": {script: `def run(p): return [call_tool("look"), call_tool("look"), elicit("?")]`, want: "error", kept: durable.RunsOptions{MaxEntries: 1}},
 		"the end of its life":         {script: waits, want: "limit", more: lifetime},
 		"a doubt that fails":          {script: `def run(p): return call_tool("pay")`, want: "error", more: func(c *config.Config) { c.Runs.OnDoubt = "fail" }},
 		"cancelled while it waits":    {script: waits, act: cancelWaiting, want: "cancelled"},
@@ -132,7 +131,7 @@ func TestRunsAreCountedOnce(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			kept := memory.New(tt.kept, nil)
+			kept := durable.MemoryNew(tt.kept, nil)
 			till, url, _ := startOver(t, kept, tt.script, tt.more)
 			if name == "a doubt that fails" {
 				till.breaks.Store(1)
@@ -144,7 +143,7 @@ func TestRunsAreCountedOnce(t *testing.T) {
 			for total, _ := counted(t, url, "asking"); total == 0; total, _ = counted(t, url, "asking") {
 				<-time.After(10 * time.Millisecond)
 			}
-			other, _, err := kept.Start(t.Context(), runs.Run{Tool: "other", Args: json.RawMessage(`{}`)})
+			other, _, err := kept.Start(t.Context(), durable.RunsRun{Tool: "other", Args: json.RawMessage(`{}`)})
 			if err == nil {
 				err = kept.Cancel(t.Context(), other.ID, "")
 			}

@@ -12,7 +12,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 
 	"github.com/vmcp-dev/vmcp/backends"
-	"github.com/vmcp-dev/vmcp/internal/clip"
+	"github.com/vmcp-dev/vmcp/internal/display"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 	"github.com/vmcp-dev/vmcp/proxy/catalog"
@@ -199,7 +199,7 @@ func (v visit) log(ctx context.Context, o observe.Outcome, took time.Duration, e
 	if e := v.entry; e != nil && e.Backend != nil {
 		about = append(about, slog.String("backend", e.Backend.Name()))
 	}
-	about = append(about, slog.String("name", clip.Text(v.name(), maxLine)))
+	about = append(about, slog.String("name", display.ClipText(v.name(), maxLine)))
 	v.p.log.LogAttrs(ctx, slog.LevelDebug, "call", logged(o, took, err, about...)...)
 }
 
@@ -239,6 +239,6 @@ func (p *Proxy) callSpan(ctx context.Context, x *exchange) (context.Context, obs
 	case !p.spans.Made():
 		return p.spans.Begin(ctx, "")
 	}
-	name := clip.Text(jsonscan.Text(x.Get(Name)), maxLine)
+	name := display.ClipText(jsonscan.Text(x.Get(Name)), maxLine)
 	return p.spans.Begin(ctx, "call_tool "+name, attribute.String("vmcp.tool", name), attribute.String("vmcp.key", x.script.Options.Key))
 }

@@ -6,10 +6,9 @@ import (
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/limits"
 	"github.com/vmcp-dev/vmcp/proxy/runs"
-	store "github.com/vmcp-dev/vmcp/runs"
-	"github.com/vmcp-dev/vmcp/runs/memory"
-	"github.com/vmcp-dev/vmcp/runs/seal"
-	"github.com/vmcp-dev/vmcp/runs/settings"
+	"github.com/vmcp-dev/vmcp/script/durable"
+
+	"github.com/vmcp-dev/vmcp/script/durable/sqlstore"
 )
 
 // changeable is the part of a configuration about runs that may change without a restart.
@@ -26,19 +25,19 @@ func (p *Proxy) newRuns() {
 		Wrote: func(took time.Duration, err error) { p.metrics.Runs.Wrote(took, err) }, Resumed: func(c runs.Cause) { p.metrics.Runs.Resumed(string(c)) },
 	})
 	c := config.Default()
-	p.runs.Use(p.inMemory(c), p.untold(c), settings.InMemory(c))
+	p.runs.Use(p.inMemory(c), p.untold(c), sqlstore.InMemory(c))
 }
 
 // inMemory makes a store in memory.
-func (p *Proxy) inMemory(c *config.Config) store.Store {
-	return memory.New(settings.InMemory(c), p.admission.Pool)
+func (p *Proxy) inMemory(c *config.Config) durable.RunsStore {
+	return durable.MemoryNew(sqlstore.InMemory(c), p.admission.Pool)
 }
 
 // untold makes a store for runs that are never kept beyond their request: it has no notifications.
-func (p *Proxy) untold(c *config.Config) store.Store {
-	o := settings.InMemory(c)
+func (p *Proxy) untold(c *config.Config) durable.RunsStore {
+	o := sqlstore.InMemory(c)
 	o.Notify = nil
-	return memory.New(o, p.admission.Pool)
+	return durable.MemoryNew(o, p.admission.Pool)
 }
 
 // outlived reports whether the store of runs outlives this process.
@@ -58,7 +57,7 @@ func (p *Proxy) useStore(cfg *config.Config) error {
 		return nil
 	}
 	if p.stored != nil {
-		if !settings.SameStore(p.stored, cfg) {
+		if !sqlstore.SameStore(p.stored, cfg) {
 			p.log.Warn("sessionStorage, runs.lease, runs.maxEntries, runs.maxBytes, runs.retention.keep or runs.notify.events has changed: restart to use it; until then runs are kept as before")
 		}
 		if p.stored.Cluster != cfg.Cluster {
@@ -67,11 +66,11 @@ func (p *Proxy) useStore(cfg *config.Config) error {
 		if p.ring == nil || len(cfg.SessionStorage.Keys) == 0 {
 			return nil
 		}
-		return p.ring.Replace(settings.Keys(cfg)) // new keys are used at once
+		return p.ring.Replace(sqlstore.Keys(cfg)) // new keys are used at once
 	}
 	if !cfg.SessionStorage.Lasting() {
 		p.stored = cfg
-		p.runs.Use(p.inMemory(cfg), p.untold(cfg), settings.InMemory(cfg))
+		p.runs.Use(p.inMemory(cfg), p.untold(cfg), sqlstore.InMemory(cfg))
 		return nil
 	}
 	s, ring, err := p.options.OpenStore(cfg)
@@ -86,7 +85,7 @@ func (p *Proxy) useStore(cfg *config.Config) error {
 	if ring != nil {
 		p.suspended.Use(ring)
 	}
-	p.runs.Use(s, p.untold(cfg), settings.InMemory(cfg))
+	p.runs.Use(s, p.untold(cfg), sqlstore.InMemory(cfg))
 	return nil
 }
 
@@ -108,9 +107,9 @@ func (p *Proxy) closeRuns() {
 }
 
 // ringOf is the key ring of the store, or else of the configuration's keys; nil without keys.
-func (p *Proxy) ringOf(cfg *config.Config) *seal.Ring {
-	if keys := settings.Keys(cfg); p.ring == nil && len(keys) > 0 {
-		ring, _ := seal.New(keys) // the keys were validated with the configuration
+func (p *Proxy) ringOf(cfg *config.Config) *durable.Ring {
+	if keys := sqlstore.Keys(cfg); p.ring == nil && len(keys) > 0 {
+		ring, _ := durable.SealNew(keys) // the keys were validated with the configuration
 		return ring
 	}
 	return p.ring

@@ -22,13 +22,11 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/vmcp-dev/vmcp/config"
-	"github.com/vmcp-dev/vmcp/config/durable"
+
 	"github.com/vmcp-dev/vmcp/internal/limits"
 	"github.com/vmcp-dev/vmcp/internal/testmode"
 	"github.com/vmcp-dev/vmcp/proxy"
-	"github.com/vmcp-dev/vmcp/runs"
-	"github.com/vmcp-dev/vmcp/runs/memory"
-	"github.com/vmcp-dev/vmcp/runs/seal"
+	durablepkg "github.com/vmcp-dev/vmcp/script/durable"
 )
 
 // A till is a backend with a tool of each kind, whose connections can be broken.
@@ -97,21 +95,21 @@ func (c *till) serve(t *testing.T) string {
 }
 
 // startKept is start with a store that the test can use.
-func startKept(t *testing.T, script string, more func(*config.Config)) (*till, runs.Store, string) {
+func startKept(t *testing.T, script string, more func(*config.Config)) (*till, durablepkg.RunsStore, string) {
 	t.Helper()
 	c, kept, url, _ := startKeptProxy(t, script, more)
 	return c, kept, url
 }
 
-func startKeptProxy(t *testing.T, script string, more func(*config.Config)) (*till, runs.Store, string, *proxy.Proxy) {
+func startKeptProxy(t *testing.T, script string, more func(*config.Config)) (*till, durablepkg.RunsStore, string, *proxy.Proxy) {
 	t.Helper()
-	kept := memory.New(runs.Options{}, nil)
+	kept := durablepkg.MemoryNew(durablepkg.RunsOptions{}, nil)
 	c, url, p := startOver(t, kept, script, more)
 	return c, kept, url, p
 }
 
 // startOver is start over a store.
-func startOver(t *testing.T, kept runs.Store, script string, more func(*config.Config)) (*till, string, *proxy.Proxy) {
+func startOver(t *testing.T, kept durablepkg.RunsStore, script string, more func(*config.Config)) (*till, string, *proxy.Proxy) {
 	t.Helper()
 	c := &till{calls: map[string]int{}}
 	url, p := startBefore(t, c, kept, script, more)
@@ -122,17 +120,17 @@ func startOver(t *testing.T, kept runs.Store, script string, more func(*config.C
 }
 
 // startBefore is startOver in front of c, without waiting until it has started.
-func startBefore(t *testing.T, c *till, kept runs.Store, script string, more func(*config.Config)) (string, *proxy.Proxy) {
+func startBefore(t *testing.T, c *till, kept durablepkg.RunsStore, script string, more func(*config.Config)) (string, *proxy.Proxy) {
 	t.Helper()
 	cfg := &config.Config{
-		SessionStorage: durable.SessionStorage{Provider: durable.StorageSQLite},
+		SessionStorage: config.SessionStorage{Provider: config.StorageSQLite},
 		Backends:       []config.Backend{{Name: "till", URL: c.serve(t), IdempotencyHeader: "Idempotency-Key"}},
 		ScriptedTools:  []config.ScriptedTool{{Name: "asking", Description: "d", Script: script}},
 	}
 	if more != nil {
 		more(cfg)
 	}
-	p := proxy.New(proxy.Options{Log: slog.New(slog.NewTextHandler(testLog{t}, nil)), OpenStore: func(*config.Config) (runs.Store, *seal.Ring, error) { return kept, nil, nil }})
+	p := proxy.New(proxy.Options{Log: slog.New(slog.NewTextHandler(testLog{t}, nil)), OpenStore: func(*config.Config) (durablepkg.RunsStore, *durablepkg.Ring, error) { return kept, nil, nil }})
 	srv := httptest.NewServer(p.Handler())
 	t.Cleanup(func() {
 		if err := p.Close(); err != nil {
@@ -202,11 +200,11 @@ func TestDoubtInALiveCall(t *testing.T) {
 	if again := call(url); !strings.Contains(again, "the run stopped in doubt") || meta.FindString(again) != meta.FindString(first) || c.did("pay") != 1 {
 		t.Errorf("the same request: %s; it was done %d times", again, c.did("pay"))
 	}
-	list, _, err := kept.List(t.Context(), runs.Filter{States: []runs.State{runs.Doubt}})
+	list, _, err := kept.List(t.Context(), durablepkg.Filter{States: []durablepkg.RunsState{durablepkg.Doubt}})
 	if err != nil || len(list) != 1 {
 		t.Fatalf("%v, %v", list, err)
 	}
-	if err := kept.Resolve(t.Context(), list[0].ID, "0", runs.Resolution{Done: json.RawMessage(`{"did":"pay"}`)}); err != nil {
+	if err := kept.Resolve(t.Context(), list[0].ID, "0", durablepkg.Resolution{Done: json.RawMessage(`{"did":"pay"}`)}); err != nil {
 		t.Fatal(err)
 	}
 	if last := call(url); !strings.Contains(last, `"structuredContent":{"did":"pay"}`) || !strings.Contains(last, `"state":"done"`) || c.did("pay") != 1 {
@@ -233,7 +231,7 @@ func TestNoAnswerInTime(t *testing.T) {
 		t.Errorf("want %s, have %s%s", want, result, failure)
 	}
 	c, _, url = startKept(t, script, func(cfg *config.Config) {
-		cfg.SessionStorage, cfg.Runs.OnDoubt = durable.SessionStorage{Provider: durable.StorageMemory}, "wait"
+		cfg.SessionStorage, cfg.Runs.OnDoubt = config.SessionStorage{Provider: config.StorageMemory}, "wait"
 	})
 	c.silent.Store(true)
 	result, failure = modernCall(t, url, "asking", "")
@@ -247,11 +245,11 @@ func TestOperatorsAreCounted(t *testing.T) {
 	c, kept, url := startKept(t, "def run(params):\n    return call_tool(\"pay\")\n", nil)
 	c.breaks.Store(1)
 	modernCall(t, url, "asking", "")
-	list, _, err := kept.List(t.Context(), runs.Filter{})
-	if err != nil || len(list) != 1 || list[0].State != runs.Doubt {
+	list, _, err := kept.List(t.Context(), durablepkg.Filter{})
+	if err != nil || len(list) != 1 || list[0].State != durablepkg.Doubt {
 		t.Fatalf("%v, %v", list, err)
 	}
-	if err := kept.Resolve(t.Context(), list[0].ID, "0", runs.Resolution{Done: json.RawMessage("1")}); err != nil {
+	if err := kept.Resolve(t.Context(), list[0].ID, "0", durablepkg.Resolution{Done: json.RawMessage("1")}); err != nil {
 		t.Fatal(err)
 	}
 	for deadline := time.Now().Add(time.Minute); metric(t, url, `vmcp_runs{state="done"}`) != "1" && time.Now().Before(deadline); {
@@ -293,7 +291,7 @@ func TestCallOfABackendThatStarts(t *testing.T) {
 				want = "whether it happened is not known"
 			}
 			t.Run(tool+durable, func(t *testing.T) {
-				c, kept := &till{calls: map[string]int{}, starts: make(chan struct{})}, memory.New(runs.Options{}, nil)
+				c, kept := &till{calls: map[string]int{}, starts: make(chan struct{})}, durablepkg.MemoryNew(durablepkg.RunsOptions{}, nil)
 				url, _ := startBefore(t, c, kept, fmt.Sprintf("def run(params):\n    return call_tool(%q)\n", tool), func(c *config.Config) { c.ScriptedTools[0].Durable = durable })
 				c.breaks.Store(1)
 				answer := make(chan string, 1)
@@ -304,7 +302,7 @@ func TestCallOfABackendThatStarts(t *testing.T) {
 				for metric(t, url, `vmcp_requests_running{method="tools/call"}`) != "1" {
 					runtime.Gosched()
 				}
-				list, _, err := kept.List(t.Context(), runs.Filter{})
+				list, _, err := kept.List(t.Context(), durablepkg.Filter{})
 				if err != nil || len(list) > 1 {
 					t.Errorf("%v, %v", list, err)
 				}
@@ -327,7 +325,7 @@ func TestCallOfABackendThatStarts(t *testing.T) {
 func TestIdempotencyKeys(t *testing.T) {
 	c, kept, url := startKept(t, "def run(params):\n    call_tool(\"pay\")\n    call_tool(\"put\")\n    return 1\n", nil)
 	modernCall(t, url, "asking", "")
-	list, _, err := kept.List(t.Context(), runs.Filter{})
+	list, _, err := kept.List(t.Context(), durablepkg.Filter{})
 	if err != nil || len(list) != 1 {
 		t.Fatalf("%v, %v", list, err)
 	}
@@ -355,7 +353,7 @@ func TestWhatMayBeRepeated(t *testing.T) {
 			c.Aggregation.Tools = []config.WorkloadTools{{Workload: "till", Overrides: map[string]config.ToolOverride{tt.tool: {Repeatable: tt.override}}}}
 		})
 		modernCall(t, url, "asking", "")
-		list, _, err := kept.List(t.Context(), runs.Filter{States: []runs.State{runs.Waiting}})
+		list, _, err := kept.List(t.Context(), durablepkg.Filter{States: []durablepkg.RunsState{durablepkg.Waiting}})
 		if err != nil || len(list) != 1 {
 			t.Fatalf("%v, %v", list, err)
 		}
@@ -371,7 +369,7 @@ func TestCancel(t *testing.T) {
 	_, kept, url := startKept(t, "def run(params):\n    elicit(\"?\")\n    return call_tool(\"pay\")\n", nil)
 	result, _ := modernCall(t, url, "asking", "")
 	in := asks(t, result)
-	list, _, err := kept.List(t.Context(), runs.Filter{})
+	list, _, err := kept.List(t.Context(), durablepkg.Filter{})
 	if err != nil || len(list) != 1 {
 		t.Fatalf("%v, %v", list, err)
 	}
@@ -394,7 +392,7 @@ func TestRunsThatAreNeverKept(t *testing.T) {
 	if result, failure := modernCall(t, url, "asking", in.answers()); !strings.Contains(string(result), `"structuredContent":"accept"`) || c.did("pay") != 1 {
 		t.Errorf("%s%s; the call was made %d times", result, failure, c.did("pay"))
 	}
-	if list, _, err := kept.List(t.Context(), runs.Filter{}); err != nil || len(list) != 0 {
+	if list, _, err := kept.List(t.Context(), durablepkg.Filter{}); err != nil || len(list) != 0 {
 		t.Errorf("the store has %+v, %v", list, err)
 	}
 }
@@ -406,7 +404,7 @@ func TestDoubtThatFails(t *testing.T) {
 	if result, failure := modernCall(t, url, "asking", ""); !strings.Contains(string(result), `"state":"failed"`) || !strings.Contains(string(result), `"isError":true`) {
 		t.Errorf("%s%s", result, failure)
 	}
-	if list, _, err := kept.List(t.Context(), runs.Filter{States: []runs.State{runs.Failed}}); err != nil || len(list) != 1 || c.did("pay") != 1 {
+	if list, _, err := kept.List(t.Context(), durablepkg.Filter{States: []durablepkg.RunsState{durablepkg.Failed}}); err != nil || len(list) != 1 || c.did("pay") != 1 {
 		t.Errorf("the store has %+v, %v; the call was made %d times", list, err, c.did("pay"))
 	}
 }
@@ -426,7 +424,7 @@ func TestDrainSuspendsSleeps(t *testing.T) {
 	if got := <-answered; !strings.Contains(got, `"state":"sleeping"`) || !strings.Contains(got, `"requestState"`) {
 		t.Errorf("the request was answered: %s", got)
 	}
-	if list, _, err := kept.List(t.Context(), runs.Filter{States: []runs.State{runs.Sleeping}}); err != nil || len(list) != 1 || list[0].Wake.IsZero() {
+	if list, _, err := kept.List(t.Context(), durablepkg.Filter{States: []durablepkg.RunsState{durablepkg.Sleeping}}); err != nil || len(list) != 1 || list[0].Wake.IsZero() {
 		t.Errorf("the store has %+v, %v", list, err)
 	}
 }
@@ -458,7 +456,7 @@ func TestDrainEndsQuestionsOfSessions(t *testing.T) {
 			if got := <-answered; !strings.Contains(got, want) {
 				t.Errorf("the client has %s, want %q", got, want)
 			}
-			list, _, err := kept.List(t.Context(), runs.Filter{States: []runs.State{runs.Waiting}})
+			list, _, err := kept.List(t.Context(), durablepkg.Filter{States: []durablepkg.RunsState{durablepkg.Waiting}})
 			if err != nil || len(list) != 1 && durable != "never" {
 				t.Errorf("%d runs wait, %v", len(list), err)
 			}
@@ -479,7 +477,7 @@ func inTime(t *testing.T, call func(within time.Duration) json.RawMessage) (resu
 // TestLifetime: a run that exceeds its lifetime fails, in whatever way it waits.
 func TestLifetime(t *testing.T) {
 	testmode.Parallel(t)
-	var kept runs.Store
+	var kept durablepkg.RunsStore
 	var url string
 	result := inTime(t, func(within time.Duration) json.RawMessage {
 		_, kept, url = startKept(t, "def run(params):\n    elicit(\"?\")\n", func(c *config.Config) {
@@ -489,7 +487,7 @@ func TestLifetime(t *testing.T) {
 	})
 	in := asks(t, result)
 	for {
-		list, _, err := kept.List(t.Context(), runs.Filter{States: []runs.State{runs.Failed}})
+		list, _, err := kept.List(t.Context(), durablepkg.Filter{States: []durablepkg.RunsState{durablepkg.Failed}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -13,7 +13,7 @@ import (
 
 	"github.com/vmcp-dev/vmcp/backends/backendtest"
 	"github.com/vmcp-dev/vmcp/config"
-	"github.com/vmcp-dev/vmcp/config/telemetry"
+
 	"github.com/vmcp-dev/vmcp/test/rig"
 )
 
@@ -121,7 +121,7 @@ func TestSeriesOfToolsThatAreGone(t *testing.T) {
 func TestMostToolLabels(t *testing.T) {
 	for most, want := range map[int]string{3: "b0_t0 b0_t1 b1_t0", 1: "b0_t0 other other", 0: "other other other"} {
 		cfg := many(t, 2, 2)
-		cfg.Telemetry = telemetry.Telemetry{MaxToolLabels: &most}
+		cfg.Telemetry = config.Telemetry{MaxToolLabels: &most}
 		_, url := start(t, cfg)
 		for _, tool := range []string{"b0_t0", "b0_t1", "b1_t0"} {
 			modernCall(t, url, tool, "")
@@ -168,7 +168,7 @@ func TestLabelsFollowTheBound(t *testing.T) {
 	bound := func(most int, scripts []config.ScriptedTool) {
 		t.Helper()
 		next := *cfg
-		next.Telemetry, next.ScriptedTools = telemetry.Telemetry{MaxToolLabels: &most}, scripts
+		next.Telemetry, next.ScriptedTools = config.Telemetry{MaxToolLabels: &most}, scripts
 		if err := p.Apply(&next); err != nil {
 			t.Fatal(err)
 		}

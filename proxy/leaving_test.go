@@ -15,8 +15,8 @@ import (
 
 	"github.com/vmcp-dev/vmcp/backends/backendtest"
 	"github.com/vmcp-dev/vmcp/config"
-	"github.com/vmcp-dev/vmcp/config/durable"
-	"github.com/vmcp-dev/vmcp/runs"
+
+	durablepkg "github.com/vmcp-dev/vmcp/script/durable"
 )
 
 // A slow backend has a session for each client; calls of its tools act and see block until the test releases them.
@@ -106,7 +106,7 @@ func TestASessionThatEndsInACall(t *testing.T) {
 				<-b.underWay
 				deleted(t, url, first.ID())
 				<-left
-				if list, _, err := kept.List(t.Context(), runs.Filter{}); err != nil || len(list) != 1 || list[0].State != runs.Running {
+				if list, _, err := kept.List(t.Context(), durablepkg.Filter{}); err != nil || len(list) != 1 || list[0].State != durablepkg.Running {
 					t.Errorf("while the call is under way the run is %+v, %v; want it running", list, err)
 				}
 				close(b.end)
@@ -129,7 +129,7 @@ func TestASessionThatEndsInACall(t *testing.T) {
 // backend's call. One whose request has an idempotency key is paused after that call, and resumed by the same request.
 func TestAClientThatCancels(t *testing.T) {
 	for _, revision := range []string{"2025-11-25", "2026-07-28"} {
-		for key, want := range map[string]runs.State{"": runs.Cancelled, "k": runs.Paused} {
+		for key, want := range map[string]durablepkg.RunsState{"": durablepkg.Cancelled, "k": durablepkg.Paused} {
 			t.Run(revision+" "+key, func(t *testing.T) {
 				underWay, cancelled, end, later := make(chan struct{}, 1), make(chan struct{}), make(chan struct{}), atomic.Int32{}
 				s := mcp.NewServer(&mcp.Implementation{Name: "slow", Version: "1"}, nil)
@@ -148,7 +148,7 @@ func TestAClientThatCancels(t *testing.T) {
 				})
 				_, _, url := startKept(t, "def run(params):\n    call_tool(\"act\")\n    return call_tool(\"then\")\n", func(c *config.Config) {
 					c.Backends = []config.Backend{{Name: "slow", URL: backendtest.HTTP(t, s, true)}}
-					c.SessionStorage.Provider = durable.StorageMemory
+					c.SessionStorage.Provider = config.StorageMemory
 				})
 				call := &mcp.CallToolParams{Name: "asking"}
 				if key != "" {
@@ -205,8 +205,8 @@ func TestCutCallsAreAnswered(t *testing.T) {
 			if err := p.Close(); err != nil {
 				t.Error(err)
 			}
-			list, _, err := kept.List(t.Context(), runs.Filter{})
-			if err != nil || tool == "asking" && (len(list) != 1 || list[0].State != runs.Running) {
+			list, _, err := kept.List(t.Context(), durablepkg.Filter{})
+			if err != nil || tool == "asking" && (len(list) != 1 || list[0].State != durablepkg.Running) {
 				t.Errorf("the runs are %+v, %v", list, err)
 			}
 		})
@@ -269,8 +269,8 @@ func TestBackendsThatEndBesideTheProcess(t *testing.T) {
 			if got := <-answered; !strings.Contains(got, tt.want) {
 				t.Errorf("the client has %s, want %q", got, tt.want)
 			}
-			list, _, err := kept.List(t.Context(), runs.Filter{})
-			if err != nil || len(list) > 1 || len(list) == 0 != (tt.name == "not kept") || len(list) == 1 && list[0].State != runs.Running {
+			list, _, err := kept.List(t.Context(), durablepkg.Filter{})
+			if err != nil || len(list) > 1 || len(list) == 0 != (tt.name == "not kept") || len(list) == 1 && list[0].State != durablepkg.Running {
 				t.Errorf("the runs are %+v, %v", list, err)
 			}
 		})

@@ -11,7 +11,7 @@ import (
 
 	"github.com/vmcp-dev/vmcp/audit"
 	"github.com/vmcp-dev/vmcp/auth"
-	"github.com/vmcp-dev/vmcp/internal/clip"
+	"github.com/vmcp-dev/vmcp/internal/display"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/secret"
 	"github.com/vmcp-dev/vmcp/proxy/edge"
@@ -31,8 +31,8 @@ func (r *Recorder) Asker(ctx context.Context, e *audit.Event, c *edge.Client) {
 	}
 	who(e, edge.PrincipalOf(ctx))
 	if len(c.Info) > 0 {
-		e.Subjects.ClientName = clip.Bytes(jsonscan.GetString(c.Info, "name"), MaxName)
-		e.Subjects.ClientVersion = clip.Bytes(jsonscan.GetString(c.Info, "version"), MaxName)
+		e.Subjects.ClientName = display.Bytes(jsonscan.GetString(c.Info, "name"), MaxName)
+		e.Subjects.ClientVersion = display.Bytes(jsonscan.GetString(c.Info, "version"), MaxName)
 	}
 }
 
@@ -41,10 +41,10 @@ func who(e *audit.Event, p *auth.Principal) {
 		e.Subjects.UserID = "anonymous"
 		return
 	}
-	e.Subjects.UserID, e.Subjects.Issuer = clip.Bytes(p.Subject, MaxName), clip.Bytes(p.Issuer, MaxName)
+	e.Subjects.UserID, e.Subjects.Issuer = display.Bytes(p.Subject, MaxName), display.Bytes(p.Issuer, MaxName)
 	for _, claim := range [...]string{"name", "preferred_username", "email"} {
 		if text, ok := p.Claims[claim].(string); ok && text != "" {
-			e.Subjects.User = clip.Bytes(text, MaxName)
+			e.Subjects.User = display.Bytes(text, MaxName)
 			break
 		}
 	}
@@ -52,7 +52,7 @@ func who(e *audit.Event, p *auth.Principal) {
 
 // source is the address of the client, behind trusted proxies.
 func (r *Recorder) source(req *http.Request) audit.Source {
-	return audit.Source{Type: "network", Value: r.o.Address(req), UserAgent: clip.Bytes(req.UserAgent(), MaxName)}
+	return audit.Source{Type: "network", Value: r.o.Address(req), UserAgent: display.Bytes(req.UserAgent(), MaxName)}
 }
 
 // requestKey is the context key of the *http.Request.
@@ -85,7 +85,7 @@ func (r *Recorder) Request(ctx context.Context, l *Log, params, arguments json.R
 	}
 	names, size := []string{}, 0
 	jsonscan.Each(arguments, func(key, _ []byte) bool {
-		name := clip.Bytes(r.o.Secrets.Text(string(key)), MaxName)
+		name := display.Bytes(r.o.Secrets.Text(string(key)), MaxName)
 		size += len(name)
 		names = append(names, name)
 		return size < l.cfg.MaxDataSize
@@ -120,7 +120,7 @@ func (r *Recorder) data(ctx context.Context, value []byte, most int) json.RawMes
 	} else {
 		ready, _ = r.o.Secrets.Pieces(string(value)) // a secret across the end is cut out, too
 	}
-	return jsonscan.Quote(strings.ToValidUTF8(clip.Bytes(ready, most), "") + clip.Mark)
+	return jsonscan.Quote(strings.ToValidUTF8(display.Bytes(ready, most), "") + display.Mark)
 }
 
 const (

@@ -12,13 +12,11 @@ import (
 	"strings"
 
 	"github.com/vmcp-dev/vmcp/backends"
-	"github.com/vmcp-dev/vmcp/config/durable"
+	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 	"github.com/vmcp-dev/vmcp/proxy/runs"
-	store "github.com/vmcp-dev/vmcp/runs"
-	"github.com/vmcp-dev/vmcp/runs/notify"
-	"github.com/vmcp-dev/vmcp/runs/seal"
+	durablepkg "github.com/vmcp-dev/vmcp/script/durable"
 )
 
 // Options configure a Notifier.
@@ -33,7 +31,7 @@ type NotifierOptions struct {
 // Notifier delivers the events in the outbox of a store. Its methods must not be called concurrently.
 type Notifier struct {
 	o    NotifierOptions
-	of   *durable.Notify    // nil before Use
+	of   *config.Notify     // nil before Use
 	stop context.CancelFunc // nil: nothing is delivered
 	done chan struct{}
 }
@@ -51,16 +49,16 @@ func (n *Notifier) Close() {
 }
 
 // Use delivers the events of s as the configuration says. ring signs requests to a URL; nil: they are not signed.
-func (n *Notifier) Use(of durable.Notify, s store.Store, ring *seal.Ring) {
+func (n *Notifier) Use(of config.Notify, s durablepkg.RunsStore, ring *durablepkg.Ring) {
 	if n.of != nil && reflect.DeepEqual(*n.of, of) {
 		return
 	}
 	n.Close()
 	n.of, n.done = &of, make(chan struct{})
-	o := notify.Options{Outbox: s, Changed: s.Changed, Log: n.o.Log}
+	o := durablepkg.NotifyOptions{Outbox: s, Changed: s.Changed, Log: n.o.Log}
 	switch {
 	case of.URL != "":
-		o.Send = notify.Webhook(of.URL, ring)
+		o.Send = durablepkg.Webhook(of.URL, ring)
 	case of.Tool != "":
 		o.Send = n.byTool(of.Tool)
 	default:
@@ -69,21 +67,21 @@ func (n *Notifier) Use(of durable.Notify, s store.Store, ring *seal.Ring) {
 	var ctx context.Context
 	ctx, n.stop = context.WithCancel(context.Background())
 	done := n.done
-	if !n.o.Spawn(func() { defer close(done); notify.Run(ctx, o) }) {
+	if !n.o.Spawn(func() { defer close(done); durablepkg.NotifyRun(ctx, o) }) {
 		close(done)
 	}
 }
 
 // byTool delivers an event by calling a tool, named backend.tool, with the message as its arguments.
-func (n *Notifier) byTool(origin string) func(context.Context, store.Event) error {
+func (n *Notifier) byTool(origin string) func(context.Context, durablepkg.Event) error {
 	name, tool, _ := strings.Cut(origin, ".")
-	return func(ctx context.Context, e store.Event) error {
+	return func(ctx context.Context, e durablepkg.Event) error {
 		all := n.o.Backends()
 		i := slices.IndexFunc(all, func(b *backends.Backend) bool { return b.Name() == name })
 		if i < 0 {
 			return fmt.Errorf("no backend %q", name)
 		}
-		id, message := notify.Of(e)
+		id, message := durablepkg.Of(e)
 		args, err := json.Marshal(message)
 		if err != nil {
 			return err

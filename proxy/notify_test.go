@@ -11,11 +11,10 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/vmcp-dev/vmcp/config"
-	"github.com/vmcp-dev/vmcp/config/durable"
+
 	"github.com/vmcp-dev/vmcp/proxy"
-	"github.com/vmcp-dev/vmcp/runs"
-	"github.com/vmcp-dev/vmcp/runs/open"
-	"github.com/vmcp-dev/vmcp/runs/seal"
+	durablepkg "github.com/vmcp-dev/vmcp/script/durable"
+	"github.com/vmcp-dev/vmcp/script/durable/sqlstore"
 )
 
 // TestPeopleAreTold: people are notified of a waiting run by a request or by a call, without the question.
@@ -26,7 +25,7 @@ func TestPeopleAreTold(t *testing.T) {
 		told <- message(t, body)
 	}))
 	defer hook.Close()
-	for _, notify := range []durable.Notify{{URL: hook.URL}, {Tool: "bank.told", Events: []string{"waiting"}}} {
+	for _, notify := range []config.Notify{{URL: hook.URL}, {Tool: "bank.told", Events: []string{"waiting"}}} {
 		bank := &chargeServer{charged: map[string]int{}}
 		s := bank.server()
 		s.AddTool(&mcp.Tool{Name: "told", InputSchema: json.RawMessage(`{"type":"object"}`)}, func(_ context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
@@ -35,7 +34,9 @@ func TestPeopleAreTold(t *testing.T) {
 		})
 		cfg := bank.asking(sdkBackend(t, s, false), askingScript)
 		cfg.Runs.Notify = notify
-		p := proxy.New(proxy.Options{OpenStore: func(c *config.Config) (runs.Store, *seal.Ring, error) { return open.Store(t.Context(), c, open.How{}) }})
+		p := proxy.New(proxy.Options{OpenStore: func(c *config.Config) (durablepkg.RunsStore, *durablepkg.Ring, error) {
+			return sqlstore.OpenStore(t.Context(), c, sqlstore.How{})
+		}})
 		srv := httptest.NewServer(p.Handler())
 		if err := p.Apply(cfg); err != nil {
 			t.Fatal(err)

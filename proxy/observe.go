@@ -11,7 +11,7 @@ import (
 
 	"github.com/vmcp-dev/vmcp/proxy/operate"
 	"github.com/vmcp-dev/vmcp/proxy/runs"
-	store "github.com/vmcp-dev/vmcp/runs"
+	"github.com/vmcp-dev/vmcp/script/durable"
 )
 
 // What the metrics count is in package metrics; this file feeds them.
@@ -77,7 +77,7 @@ func (p *Proxy) reportPins(c *catalog.Catalog) {
 func (p *Proxy) runOver(tool string, o runs.Outcome) {
 	how := o.How
 	switch {
-	case o.State == store.Cancelled:
+	case o.State == durable.Cancelled:
 		how = observe.Cancelled
 	case how == observe.NotYet:
 		how = observe.Limit

@@ -10,7 +10,7 @@ import (
 	"github.com/vmcp-dev/vmcp/proxy/catalog"
 	"github.com/vmcp-dev/vmcp/proxy/edge"
 
-	"github.com/vmcp-dev/vmcp/proxy/routing"
+	"github.com/vmcp-dev/vmcp/proxy/cluster"
 	"github.com/vmcp-dev/vmcp/proxy/subscriptions"
 )
 
@@ -23,7 +23,7 @@ type peer struct {
 	tasks     bool                           // initialize declared tasks to the client
 	principal atomic.Pointer[auth.Principal] // of the last request; nil is anonymous
 	followed  subscriptions.Followed
-	kept      routing.Kept // what the shared store has of it, for other replicas
+	kept      cluster.Kept // what the shared store has of it, for other replicas
 }
 
 // Open implements edge.Handler: it makes the state of a new session.

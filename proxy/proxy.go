@@ -25,9 +25,9 @@ import (
 
 	"github.com/vmcp-dev/vmcp/backends"
 
-	"github.com/vmcp-dev/vmcp/cases"
-	"github.com/vmcp-dev/vmcp/cluster"
+	"github.com/vmcp-dev/vmcp/builtins/cases"
 	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/proxy/cluster"
 
 	"github.com/vmcp-dev/vmcp/internal/diag"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
@@ -41,15 +41,13 @@ import (
 
 	"github.com/vmcp-dev/vmcp/proxy/observe"
 
-	"github.com/vmcp-dev/vmcp/proxy/routing"
-
 	"github.com/vmcp-dev/vmcp/proxy/status"
 
 	"github.com/vmcp-dev/vmcp/proxy/subscriptions"
 
 	"github.com/vmcp-dev/vmcp/quota"
-	store "github.com/vmcp-dev/vmcp/runs"
-	"github.com/vmcp-dev/vmcp/runs/seal"
+	"github.com/vmcp-dev/vmcp/script/durable"
+
 	"github.com/vmcp-dev/vmcp/script/isolate"
 )
 
@@ -78,7 +76,7 @@ type Options struct {
 	RecordFull bool
 	// OpenStore opens the store of runs that the first configuration names; nil: runs are kept in memory regardless of
 	// it.
-	OpenStore func(*config.Config) (store.Store, *seal.Ring, error)
+	OpenStore func(*config.Config) (durable.RunsStore, *durable.Ring, error)
 	// Joined is called with the id of this replica when the first configuration has made it join a cluster. May be nil.
 	Joined func(id string)
 	// Profile is the profile of the client on stdio; a configuration that lacks it is refused. "": none.
@@ -125,9 +123,9 @@ type Proxy struct {
 	durable   atomic.Pointer[changeable]      // settings of runs
 	stored    *config.Config                  // the configuration with which the store was opened; nil: a store in memory. Guarded by applying
 	notifier  *Notifier                       // guarded by applying
-	ring      *seal.Ring                      // of the store; nil without keys. Guarded by applying
+	ring      *durable.Ring                   // of the store; nil without keys. Guarded by applying
 	members   atomic.Pointer[cluster.Members] // nil: not in a cluster
-	routing   atomic.Pointer[routing.Set]     // to the other replicas; nil: not in a cluster
+	routing   atomic.Pointer[cluster.Set]     // to the other replicas; nil: not in a cluster
 	tasks     Table
 	admission *runs.Admission
 	hosts     *runs.Shared

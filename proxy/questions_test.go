@@ -20,8 +20,7 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/testmode"
 	"github.com/vmcp-dev/vmcp/internal/wire"
-	"github.com/vmcp-dev/vmcp/runs"
-	"github.com/vmcp-dev/vmcp/runs/memory"
+	"github.com/vmcp-dev/vmcp/script/durable"
 )
 
 // A desk is a backend whose tool book asks before it acts, with sessions or stateless.
@@ -93,7 +92,7 @@ def run(params):
     return [one] + parallel(lambda w: call_tool("book", {"what": w})["booked"], ["left", "right"])
 `
 
-func startDesk(t *testing.T, era, script string, more func(*config.Config)) (*desk, runs.Store, string) {
+func startDesk(t *testing.T, era, script string, more func(*config.Config)) (*desk, durable.RunsStore, string) {
 	d := &desk{}
 	_, kept, url := startKept(t, script, func(c *config.Config) {
 		c.Backends = []config.Backend{{Name: "desk", URL: eras[era](d, t)}}
@@ -173,7 +172,7 @@ func TestAnOperatorAnswersABackend(t *testing.T) {
 			d, kept, url := startDesk(t, era, `def run(params): return call_tool("book", {"what": "it"})`, nil)
 			result, _ := modernCall(t, url, "asking", "")
 			in := asks(t, result)
-			list, _, err := kept.List(t.Context(), runs.Filter{})
+			list, _, err := kept.List(t.Context(), durable.Filter{})
 			if err != nil || len(list) != 1 || list[0].Questions != 1 {
 				t.Fatalf("the runs are %+v, %v; want one with a question", list, err)
 			}
@@ -188,7 +187,7 @@ func TestAnOperatorAnswersABackend(t *testing.T) {
 			if !strings.Contains(string(result), `{"booked":"by hand"}`) {
 				t.Errorf("got %s %s", result, failure)
 			}
-			if r, _, _ := kept.Get(t.Context(), r.ID); r.State != runs.Done {
+			if r, _, _ := kept.Get(t.Context(), r.ID); r.State != durable.Done {
 				t.Errorf("the run is %s", r.State)
 			}
 			if asked, done := d.counts(); asked != 1 || len(done) != 1 {
@@ -204,7 +203,7 @@ func TestNobodyAnswersABackend(t *testing.T) {
 	for era := range eras {
 		t.Run(era, func(t *testing.T) {
 			var d *desk
-			var kept runs.Store
+			var kept durable.RunsStore
 			var url string
 			result := inTime(t, func(within time.Duration) json.RawMessage {
 				d, kept, url = startDesk(t, era, `def run(params): return try_call_tool("book", {"what": "it"})`, func(c *config.Config) {
@@ -220,8 +219,8 @@ func TestNobodyAnswersABackend(t *testing.T) {
 			if !strings.Contains(string(result), "no answer arrived in time") {
 				t.Errorf("got %s %s", result, failure)
 			}
-			list, _, err := kept.List(t.Context(), runs.Filter{})
-			if err != nil || len(list) != 1 || list[0].Questions != 0 || list[0].State != runs.Done {
+			list, _, err := kept.List(t.Context(), durable.Filter{})
+			if err != nil || len(list) != 1 || list[0].Questions != 0 || list[0].State != durable.Done {
 				t.Errorf("the runs are %+v, %v", list, err)
 			}
 			if _, done := d.counts(); len(done) != 0 {
@@ -256,7 +255,7 @@ func TestQuestionsOfARunAreBounded(t *testing.T) {
 			if !strings.Contains(string(result), "the run") || !strings.Contains(string(result), "question") {
 				t.Errorf("got %.300s %s", result, failure)
 			}
-			if list, _, err := kept.List(t.Context(), runs.Filter{}); err != nil || len(list) != 1 || list[0].Questions != 0 {
+			if list, _, err := kept.List(t.Context(), durable.Filter{}); err != nil || len(list) != 1 || list[0].Questions != 0 {
 				t.Errorf("the runs are %+v, %v", list, err)
 			}
 		})
@@ -266,7 +265,7 @@ func TestQuestionsOfARunAreBounded(t *testing.T) {
 // TestABackendAsksInAnotherProcess: a client whose request arrives at another process than the one in which the backend
 // waits is asked there, and its answer reaches the backend.
 func TestABackendAsksInAnotherProcess(t *testing.T) {
-	d, kept := &desk{}, memory.New(runs.Options{}, nil)
+	d, kept := &desk{}, durable.MemoryNew(durable.RunsOptions{}, nil)
 	backend := d.sessions(t)
 	var urls []string
 	for range 2 {
@@ -318,7 +317,7 @@ func TestAnswersThatComeWhileOthersAreAwaited(t *testing.T) {
 	const script = `def run(params): return parallel([lambda: call_tool("live.book", {"what": "left"})["booked"], lambda: call_tool("later.book", {"what": "right"})["booked"]])`
 	for _, by := range []string{"a shell", "another process"} {
 		t.Run(by, func(t *testing.T) {
-			live, later, kept := &desk{}, &desk{}, memory.New(runs.Options{}, nil)
+			live, later, kept := &desk{}, &desk{}, durable.MemoryNew(durable.RunsOptions{}, nil)
 			backends := []config.Backend{{Name: "live", URL: live.sessions(t)}, {Name: "later", URL: later.stateless(t)}}
 			var urls []string
 			for range 2 {
@@ -327,7 +326,7 @@ func TestAnswersThatComeWhileOthersAreAwaited(t *testing.T) {
 			}
 			first := asks(t, keyedCall(t, urls[0], ""))
 			run := untilOpen(t, kept, 2)
-			stopped := run.Questions[slices.IndexFunc(run.Questions, func(q runs.Question) bool { return strings.HasPrefix(q.Key, "0.b1.") })].Key
+			stopped := run.Questions[slices.IndexFunc(run.Questions, func(q durable.Question) bool { return strings.HasPrefix(q.Key, "0.b1.") })].Key
 			answer := `{"action":"accept","content":{"answer":"to right"}}`
 			if len(first.InputRequests) != 1 || first.InputRequests[stopped].Params.Message != "" {
 				t.Fatalf("asked for %+v, want what the live call waits for", first.InputRequests)
@@ -357,11 +356,11 @@ func TestAnswersThatComeWhileOthersAreAwaited(t *testing.T) {
 }
 
 // untilOpen waits until the only run of a store has so many open questions.
-func untilOpen(t *testing.T, kept runs.Store, n int) runs.Run {
+func untilOpen(t *testing.T, kept durable.RunsStore, n int) durable.RunsRun {
 	t.Helper()
 	for {
 		changed := kept.Changed()
-		list, _, err := kept.List(t.Context(), runs.Filter{})
+		list, _, err := kept.List(t.Context(), durable.Filter{})
 		if err != nil || len(list) != 1 {
 			t.Fatalf("the runs are %+v, %v; want one", list, err)
 		}

@@ -18,7 +18,7 @@ import (
 
 	"github.com/vmcp-dev/vmcp/audit"
 	"github.com/vmcp-dev/vmcp/config"
-	"github.com/vmcp-dev/vmcp/internal/clip"
+	"github.com/vmcp-dev/vmcp/internal/display"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/secret"
 	"github.com/vmcp-dev/vmcp/internal/wire"
@@ -181,9 +181,9 @@ func (r *Recorder) Refused(req *http.Request, status int, reason string) {
 	e.Source = r.source(req)
 	e.Target.Endpoint, e.Target.Method = req.URL.Path, req.Method
 	if req.URL.Path != "/mcp" { // the path is the client's text
-		e.Target.Endpoint = clip.Bytes(r.o.Secrets.Text(req.URL.Path), MaxName)
+		e.Target.Endpoint = display.Bytes(r.o.Secrets.Text(req.URL.Path), MaxName)
 	}
-	e.Target.Method = clip.Bytes(e.Target.Method, 32)
+	e.Target.Method = display.Bytes(e.Target.Method, 32)
 	e.Extra.Transport, e.Extra.Code, e.Extra.Reason = "streamable-http", status, reason
 	if p := edge.PrincipalOf(req.Context()); p != nil {
 		who(e, p)
@@ -216,7 +216,7 @@ func (r *Recorder) Unpinned(v *catalog.Violation) {
 	if v.Withheld {
 		e.Outcome = audit.Denied
 	}
-	e.Target = audit.Target{Type: string(v.Name.Kind), Backend: v.Name.Backend, Original: clip.Bytes(r.o.Secrets.Text(v.Name.Own), MaxName)}
+	e.Target = audit.Target{Type: string(v.Name.Kind), Backend: v.Name.Backend, Original: display.Bytes(r.o.Secrets.Text(v.Name.Own), MaxName)}
 	e.Extra.Reason = v.Reason
 	e.Data = new(jsonscan.Object).Text("pinned", v.Pinned).Text("offered", v.Offered).JSON()
 	r.write(e)

@@ -7,18 +7,18 @@ import (
 	"slices"
 
 	"github.com/vmcp-dev/vmcp/backends/credentials"
-	"github.com/vmcp-dev/vmcp/cluster"
 	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/proxy/cluster"
 	"github.com/vmcp-dev/vmcp/proxy/observe"
 	"github.com/vmcp-dev/vmcp/proxy/status"
-	"github.com/vmcp-dev/vmcp/runs/seal"
+	"github.com/vmcp-dev/vmcp/script/durable"
 )
 
 // Members is the cluster; nil for a process that is in none.
 func (p *Proxy) Members() *cluster.Members { return p.members.Load() }
 
 // joinCluster joins the cluster of the first configuration, if it has one.
-func (p *Proxy) joinCluster(cfg *config.Config, ring *seal.Ring) error {
+func (p *Proxy) joinCluster(cfg *config.Config, ring *durable.Ring) error {
 	if !cfg.Cluster.On() || ring == nil {
 		return nil
 	}

@@ -18,17 +18,15 @@ import (
 
 	"github.com/vmcp-dev/vmcp/backends/backendtest"
 	"github.com/vmcp-dev/vmcp/config"
-	"github.com/vmcp-dev/vmcp/config/durable"
-	"github.com/vmcp-dev/vmcp/config/replicas"
+
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/testkit"
 	"github.com/vmcp-dev/vmcp/internal/testmode"
 	"github.com/vmcp-dev/vmcp/proxy"
 	"github.com/vmcp-dev/vmcp/proxy/status"
-	"github.com/vmcp-dev/vmcp/runs"
-	"github.com/vmcp-dev/vmcp/runs/open"
-	"github.com/vmcp-dev/vmcp/runs/runstest/pgtest"
-	"github.com/vmcp-dev/vmcp/runs/seal"
+	durablepkg "github.com/vmcp-dev/vmcp/script/durable"
+	"github.com/vmcp-dev/vmcp/script/durable/runstest"
+	"github.com/vmcp-dev/vmcp/script/durable/sqlstore"
 )
 
 // replica is one of several proxies over a database.
@@ -40,17 +38,17 @@ type replica struct {
 }
 
 // startReplica starts one. key is the byte of which its key consists.
-func startReplica(t *testing.T, server *pgtest.Server, key byte, cfg config.Config) *replica {
+func startReplica(t *testing.T, server *runstest.Server, key byte, cfg config.Config) *replica {
 	t.Helper()
 	encrypt := true
-	cfg.SessionStorage = durable.SessionStorage{Provider: durable.StoragePostgres, URL: server.URL(), MaxConnections: 4, Encrypt: &encrypt,
-		Keys: []durable.StorageKey{{ID: "k", Key: []byte(strings.Repeat(string(key), 32))}}}
+	cfg.SessionStorage = config.SessionStorage{Provider: config.StoragePostgres, URL: server.URL(), MaxConnections: 4, Encrypt: &encrypt,
+		Keys: []config.StorageKey{{ID: "k", Key: []byte(strings.Repeat(string(key), 32))}}}
 	l := testkit.Listen(t)
 	at := l.Addr().String()
 	l.Close()
-	cfg.Cluster = replicas.Cluster{Listen: at, Advertise: at, Heartbeat: config.Duration(2 * time.Second), ForwardTimeout: config.Duration(20 * time.Second)} // no machine is so slow
-	p := proxy.New(proxy.Options{Log: slog.New(slog.NewTextHandler(testLog{t}, nil)), Version: "test", OpenStore: func(c *config.Config) (runs.Store, *seal.Ring, error) {
-		return open.Store(context.Background(), c, open.How{})
+	cfg.Cluster = config.Cluster{Listen: at, Advertise: at, Heartbeat: config.Duration(2 * time.Second), ForwardTimeout: config.Duration(20 * time.Second)} // no machine is so slow
+	p := proxy.New(proxy.Options{Log: slog.New(slog.NewTextHandler(testLog{t}, nil)), Version: "test", OpenStore: func(c *config.Config) (durablepkg.RunsStore, *durablepkg.Ring, error) {
+		return sqlstore.OpenStore(context.Background(), c, sqlstore.How{})
 	}})
 	srv, admin := httptest.NewServer(p.Handler()), httptest.NewServer(p.AdminHandler())
 	t.Cleanup(func() {
@@ -99,7 +97,7 @@ func (r *replica) sees(n int) {
 // store goes on without.
 func TestReplicas(t *testing.T) {
 	testmode.NeedThorough(t)
-	server := pgtest.Start(t)
+	server := runstest.Start(t)
 	var begun atomic.Int32
 	backend := &backendtest.Raw{Modern: true, Tools: toolsNamed("t", 2), Handle: func(x *backendtest.Exchange) {
 		switch x.Message.Method {
@@ -210,7 +208,7 @@ func testSeen(t *testing.T, all []*replica) {
 // its owner gone nobody begins it anew.
 func TestDeletedWithoutTheStore(t *testing.T) {
 	testmode.NeedThorough(t)
-	server := pgtest.Start(t)
+	server := runstest.Start(t)
 	a, b := startReplica(t, server, 'k', config.Config{}), startReplica(t, server, 'k', config.Config{})
 	a.sees(2)
 	b.sees(2)

@@ -4,10 +4,10 @@ import (
 	"context"
 
 	"github.com/vmcp-dev/vmcp/backends"
-	"github.com/vmcp-dev/vmcp/cluster"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 	"github.com/vmcp-dev/vmcp/proxy/catalog"
+	"github.com/vmcp-dev/vmcp/proxy/cluster"
 	"github.com/vmcp-dev/vmcp/proxy/edge"
 
 	"github.com/vmcp-dev/vmcp/proxy/operate"

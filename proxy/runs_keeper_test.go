@@ -12,31 +12,31 @@ import (
 	"time"
 
 	"github.com/vmcp-dev/vmcp/proxy/runs"
-	store "github.com/vmcp-dev/vmcp/runs"
-	"github.com/vmcp-dev/vmcp/runs/memory"
+	"github.com/vmcp-dev/vmcp/script/durable"
+
 	"github.com/vmcp-dev/vmcp/script"
 )
 
 // A slowStore calls a function after each read of a run.
 type slowStore struct {
-	store.Store
+	durable.RunsStore
 	read func()
 }
 
-func (s *slowStore) Get(ctx context.Context, id string) (store.Run, []script.Entry, error) {
-	r, entries, err := s.Store.Get(ctx, id)
+func (s *slowStore) Get(ctx context.Context, id string) (durable.RunsRun, []script.Entry, error) {
+	r, entries, err := s.RunsStore.Get(ctx, id)
 	s.read()
 	return r, entries, err
 }
 
 // newKeeper is a keeper over a store; parts without a request are sent to alone.
-func newKeeper(t *testing.T, of store.Store, alone chan<- *runs.Part) *runs.Keeper {
+func newKeeper(t *testing.T, of durable.RunsStore, alone chan<- *runs.Part) *runs.Keeper {
 	var work sync.WaitGroup
 	k := runs.New(runs.Options{
 		Spawn: func(f func()) bool { work.Go(f); return true }, Execute: func(p *runs.Part) { alone <- p },
 		Wrote: func(time.Duration, error) {}, Over: func(string, runs.Outcome) {}, Resumed: func(runs.Cause) {},
 	})
-	k.Use(of, memory.New(store.Options{}, nil), store.Options{})
+	k.Use(of, durable.MemoryNew(durable.RunsOptions{}, nil), durable.RunsOptions{})
 	t.Cleanup(func() {
 		k.Close()
 		work.Wait()
@@ -45,9 +45,9 @@ func newKeeper(t *testing.T, of store.Store, alone chan<- *runs.Part) *runs.Keep
 }
 
 // begun is a run with a row that was suspended with a question.
-func begun(t *testing.T, s store.Store, q store.Question) string {
+func begun(t *testing.T, s durable.RunsStore, q durable.Question) string {
 	t.Helper()
-	r, _, err := s.Start(t.Context(), store.Run{Tool: "t", Args: json.RawMessage(`{}`)})
+	r, _, err := s.Start(t.Context(), durable.RunsRun{Tool: "t", Args: json.RawMessage(`{}`)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +55,7 @@ func begun(t *testing.T, s store.Store, q store.Question) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := l.End(t.Context(), store.Outcome{State: store.Waiting, Questions: []store.Question{q}}); err != nil {
+	if err := l.End(t.Context(), durable.Outcome{State: durable.Waiting, Questions: []durable.Question{q}}); err != nil {
 		t.Fatal(err)
 	}
 	return r.ID
@@ -65,8 +65,8 @@ func begun(t *testing.T, s store.Store, q store.Question) string {
 // its part. None gets the state of the row, which is for runs that another process has.
 func TestJoinWhileTheRunIsTaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		kept := memory.New(store.Options{}, nil)
-		id := begun(t, kept, store.Question{Key: "open", Method: "elicitation/create", Params: json.RawMessage(`{}`)})
+		kept := durable.MemoryNew(durable.RunsOptions{}, nil)
+		id := begun(t, kept, durable.Question{Key: "open", Method: "elicitation/create", Params: json.RawMessage(`{}`)})
 		if err := kept.Resume(t.Context(), id); err != nil {
 			t.Fatal(err)
 		}
@@ -98,15 +98,15 @@ func TestJoinWhileTheRunIsTaken(t *testing.T) {
 		if !mine || p != other {
 			t.Errorf("the parts are %p, taken: %v, and %p; want one", p, mine, other)
 		}
-		other.End(runs.Outcome{State: store.Done, Result: json.RawMessage(`{}`)})
+		other.End(runs.Outcome{State: durable.Done, Result: json.RawMessage(`{}`)})
 	})
 }
 
 // TestWhatAStoppedPartWasToAsk: a part that stops at shutdown does not store the last question of its script. No client
 // may be asked it: the answer would find no question.
 func TestWhatAStoppedPartWasToAsk(t *testing.T) {
-	kept := memory.New(store.Options{}, nil)
-	known := store.Question{Key: "1", Method: "elicitation/create", Params: json.RawMessage(`{}`)}
+	kept := durable.MemoryNew(durable.RunsOptions{}, nil)
+	known := durable.Question{Key: "1", Method: "elicitation/create", Params: json.RawMessage(`{}`)}
 	id := begun(t, kept, known)
 	k := newKeeper(t, kept, nil)
 	p, _, _, err := k.Join(t.Context(), id, false, true, func(script.Question) bool { return true })
@@ -114,7 +114,7 @@ func TestWhatAStoppedPartWasToAsk(t *testing.T) {
 		t.Fatal(err)
 	}
 	k.Stop()
-	p.End(runs.Outcome{State: store.Running, Questions: []script.Question{{Key: "1", Method: known.Method}, {Key: "2", Method: known.Method}}})
+	p.End(runs.Outcome{State: durable.Running, Questions: []script.Question{{Key: "1", Method: known.Method}, {Key: "2", Method: known.Method}}})
 	if open := p.Unanswered(t.Context(), p.Outcome().Questions); len(open) != 1 || open[0].Key != "1" {
 		t.Errorf("open are %+v, want that of the store", open)
 	}
@@ -123,8 +123,8 @@ func TestWhatAStoppedPartWasToAsk(t *testing.T) {
 // TestAnswersBehindTheEndOfAPart: a question answered since a part acquired the run is not open when the part was
 // suspended with it, also if another part has acquired the run since. Reading that does not change the shared Outcome.
 func TestAnswersBehindTheEndOfAPart(t *testing.T) {
-	kept := memory.New(store.Options{}, nil)
-	id := begun(t, kept, store.Question{Key: "1", Method: "elicitation/create", Params: json.RawMessage(`{}`)})
+	kept := durable.MemoryNew(durable.RunsOptions{}, nil)
+	id := begun(t, kept, durable.Question{Key: "1", Method: "elicitation/create", Params: json.RawMessage(`{}`)})
 	k := newKeeper(t, kept, nil)
 	p, _, _, err := k.Join(t.Context(), id, false, true, func(script.Question) bool { return true })
 	if err != nil {
@@ -149,7 +149,7 @@ func TestAnswersBehindTheEndOfAPart(t *testing.T) {
 		}
 	}
 	answer("1")
-	p.End(runs.Outcome{State: store.Waiting, Questions: asked})
+	p.End(runs.Outcome{State: durable.Waiting, Questions: asked})
 	open("2")
 	answer("2")
 	if _, err := kept.Acquire(t.Context(), id, "another process"); err != nil {
@@ -160,22 +160,22 @@ func TestAnswersBehindTheEndOfAPart(t *testing.T) {
 
 // A gatedStore lets a run be acquired when the test allows it.
 type gatedStore struct {
-	store.Store
+	durable.RunsStore
 	reached, let chan struct{}
 }
 
-func (s *gatedStore) Acquire(ctx context.Context, id, owner string) (store.Lease, error) {
+func (s *gatedStore) Acquire(ctx context.Context, id, owner string) (durable.Lease, error) {
 	close(s.reached)
 	<-s.let
-	return s.Store.Acquire(ctx, id, owner)
+	return s.RunsStore.Acquire(ctx, id, owner)
 }
 
 // TestARunThatIsTakenWhileTheProcessEnds: Close waits for a part that begins meanwhile, which is stopped at once. The
 // run is unchanged then, and later requests are refused.
 func TestARunThatIsTakenWhileTheProcessEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &gatedStore{memory.New(store.Options{}, nil), make(chan struct{}), make(chan struct{})}
-		id := begun(t, s.Store, store.Question{Key: "open", Method: "elicitation/create", Params: json.RawMessage(`{}`)})
+		s := &gatedStore{durable.MemoryNew(durable.RunsOptions{}, nil), make(chan struct{}), make(chan struct{})}
+		id := begun(t, s.RunsStore, durable.Question{Key: "open", Method: "elicitation/create", Params: json.RawMessage(`{}`)})
 		k := newKeeper(t, s, nil)
 		join := func() (*runs.Part, error) {
 			p, _, _, err := k.Join(t.Context(), id, false, true, func(script.Question) bool { return true })
@@ -211,7 +211,7 @@ func TestARunThatIsTakenWhileTheProcessEnds(t *testing.T) {
 			t.Error("Close has not waited for the part")
 		default:
 		}
-		p.End(runs.Outcome{State: store.Running, Err: context.Canceled})
+		p.End(runs.Outcome{State: durable.Running, Err: context.Canceled})
 		<-closed
 		if r, _, err := s.Get(t.Context(), id); err != nil || r.State.Final() {
 			t.Errorf("the run is %s, %v", r.State, err)
@@ -220,21 +220,21 @@ func TestARunThatIsTakenWhileTheProcessEnds(t *testing.T) {
 }
 
 // An awayStore is unavailable when a question is stored for the first time.
-type awayStore struct{ store.Store }
+type awayStore struct{ durable.RunsStore }
 
-func (s *awayStore) Acquire(ctx context.Context, id, owner string) (store.Lease, error) {
-	l, err := s.Store.Acquire(ctx, id, owner)
+func (s *awayStore) Acquire(ctx context.Context, id, owner string) (durable.Lease, error) {
+	l, err := s.RunsStore.Acquire(ctx, id, owner)
 	return &awayLease{Lease: l}, err
 }
 
 type awayLease struct {
-	store.Lease
+	durable.Lease
 	asked atomic.Bool
 }
 
-func (l *awayLease) Ask(ctx context.Context, all ...store.Question) error {
+func (l *awayLease) Ask(ctx context.Context, all ...durable.Question) error {
 	if !l.asked.Swap(true) {
-		return store.ErrUnavailable
+		return durable.ErrUnavailable
 	}
 	return l.Lease.Ask(ctx, all...)
 }
@@ -242,14 +242,14 @@ func (l *awayLease) Ask(ctx context.Context, all ...store.Question) error {
 // TestABackendAsksWhileTheStoreIsAway: the backend waits until the store is back, and then gets its answer.
 func TestABackendAsksWhileTheStoreIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &awayStore{memory.New(store.Options{}, nil)}
-		id := begun(t, s.Store, store.Question{Key: "1", Method: "elicitation/create", Params: json.RawMessage(`{}`)})
+		s := &awayStore{durable.MemoryNew(durable.RunsOptions{}, nil)}
+		id := begun(t, s.RunsStore, durable.Question{Key: "1", Method: "elicitation/create", Params: json.RawMessage(`{}`)})
 		k := newKeeper(t, s, nil)
 		p, _, _, err := k.Join(t.Context(), id, false, true, func(script.Question) bool { return true })
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer p.End(runs.Outcome{State: store.Done, Result: json.RawMessage(`{}`)})
+		defer p.End(runs.Outcome{State: durable.Done, Result: json.RawMessage(`{}`)})
 		q, err := p.Question("2", 0, "q", "elicitation/create", json.RawMessage(`{}`), time.Minute)
 		if err != nil {
 			t.Fatal(err)

@@ -21,8 +21,8 @@ import (
 	"github.com/vmcp-dev/vmcp/proxy/observe"
 
 	"github.com/vmcp-dev/vmcp/proxy/status"
-	store "github.com/vmcp-dev/vmcp/runs"
 	"github.com/vmcp-dev/vmcp/script"
+	"github.com/vmcp-dev/vmcp/script/durable"
 )
 
 // A scriptedCall is one request of a client for a run of a scripted tool: a new run, or the one that its requestState
@@ -88,13 +88,13 @@ func (p *Proxy) callScript(ctx context.Context, x *exchange, e *catalog.Entry) (
 }
 
 // run is a new run for this request, and its settings.
-func (c *scriptedCall) run(ctx context.Context, args json.RawMessage) (r store.Run, s runs.Settings) {
+func (c *scriptedCall) run(ctx context.Context, args json.RawMessage) (r durable.RunsRun, s runs.Settings) {
 	t, x := c.entry.Script, c.x
 	s = runs.Settings{
 		Limits: t.Limits, Entry: t.Program.Function(), OnDoubt: t.Durable.OnDoubt, OnDisconnect: t.Durable.OnDisconnect, Isolated: t.Isolated, Whole: t.Whole(),
 		Output: t.OutputSchema(), Can: x.client.Capabilities, Who: x.principalIn(ctx).Encode(), Profile: x.client.Profile, Audit: x.audit.run, Trace: observe.Traceparent(ctx),
 	}
-	r = store.Run{
+	r = durable.RunsRun{
 		Tool: t.Name, Principal: x.client.Principal, Trace: s.Trace, Program: runs.ProgramOf(t.Program), Args: wire.OrEmpty(args),
 	}
 	if t.Limits.Lifetime > 0 {
@@ -117,7 +117,7 @@ func (c *scriptedCall) first(ctx context.Context, key string) (*backends.Respons
 	}
 	if isNew && c.entry.Script.Durable.When == "always" && c.x.client.Modern() {
 		c.x.outcome = observe.Suspended
-		return c.inputRequired(runs.Outcome{State: store.Running})
+		return c.inputRequired(runs.Outcome{State: durable.Running})
 	}
 	return c.awaitAnswer(ctx)
 }
@@ -150,7 +150,7 @@ func (c *scriptedCall) awaitAnswer(ctx context.Context) (resp *backends.Response
 		switch {
 		case err != nil:
 			return nil, err
-		case at != nil && at.State == store.Running:
+		case at != nil && at.State == durable.Running:
 			resp, again, err = c.askElsewhere(ctx, *at)
 		case at != nil:
 			resp, again, err = c.respond(ctx, *at, nil)
@@ -180,7 +180,7 @@ func (c *scriptedCall) wait(ctx context.Context, part *runs.Part) (resp *backend
 func (c *scriptedCall) lead(ctx context.Context, part *runs.Part) (resp *backends.Response, again bool, err error) {
 	h, err := c.p.hosts.New(part, c.x, c.entry.Script)
 	if err != nil {
-		o := runs.Outcome{State: store.Failed, Error: err.Error(), Result: builtins.ErrorResult(c.p.secrets.Text(err.Error()))}
+		o := runs.Outcome{State: durable.Failed, Error: err.Error(), Result: builtins.ErrorResult(c.p.secrets.Text(err.Error()))}
 		part.End(o)
 		return c.respond(ctx, part.Outcome(), nil)
 	}
@@ -217,7 +217,7 @@ func (c *scriptedCall) attend(ctx context.Context, part *runs.Part, h *runs.Host
 			}
 			o := part.Outcome()
 			open := part.Unanswered(ctx, o.Questions)
-			if o.State == store.Waiting && len(open) < len(o.Questions) { // some answers have arrived: it can be resumed
+			if o.State == durable.Waiting && len(open) < len(o.Questions) { // some answers have arrived: it can be resumed
 				return nil, true, nil
 			}
 			o.Questions = open
@@ -250,7 +250,7 @@ func (c *scriptedCall) askPending(ctx context.Context, part *runs.Part, asked []
 	}
 	c.detach(nil)
 	part.Detach()
-	return c.inputRequired(runs.Outcome{State: store.Running, Questions: asked})
+	return c.inputRequired(runs.Outcome{State: durable.Running, Questions: asked})
 }
 
 // asks reports whether this request's client is to be asked a question.
@@ -294,7 +294,7 @@ func (p *Proxy) resumePart(part *runs.Part) {
 	s, err := part.Settings()
 	who, wrong := auth.Decode(s.Who)
 	if err = errors.Join(err, wrong); err != nil {
-		part.End(runs.Outcome{State: store.Failed, Error: err.Error()})
+		part.End(runs.Outcome{State: durable.Failed, Error: err.Error()})
 		return
 	}
 	ctx := edge.WithPrincipal(context.Background(), who)
@@ -304,7 +304,7 @@ func (p *Proxy) resumePart(part *runs.Part) {
 	x.who, x.audit.run = p.whoIn(ctx, x), s.Audit
 	h, err := p.hosts.New(part, x, nil)
 	if err != nil {
-		part.End(runs.Outcome{State: store.Failed, Error: err.Error(), Result: builtins.ErrorResult(p.secrets.Text(err.Error()))})
+		part.End(runs.Outcome{State: durable.Failed, Error: err.Error(), Result: builtins.ErrorResult(p.secrets.Text(err.Error()))})
 		return
 	}
 	h.Execute(ctx)
@@ -323,18 +323,18 @@ func (c *scriptedCall) respond(ctx context.Context, o runs.Outcome, traced json.
 		return nil, false, o.Err
 	}
 	switch o.State {
-	case store.Done, store.Failed, store.Cancelled:
+	case durable.Done, durable.Failed, durable.Cancelled:
 		resp, err = c.over(o, traced)
 		return resp, false, err
-	case store.Doubt:
+	case durable.Doubt:
 		c.x.outcome = observe.Suspended
 		resp, err = c.answer(builtins.ErrorResult(c.p.secrets.Text(runs.Doubtful(c.id, o.Doubts, len(o.Questions), c.p.outlived() && !c.never, c.keyed))), o.State)
 		return resp, false, err
-	case store.Waiting:
+	case durable.Waiting:
 		return c.waiting(ctx, o)
-	case store.Sleeping:
+	case durable.Sleeping:
 		return c.sleeping(ctx, o)
-	case store.Running: // stopped: this process is shutting down
+	case durable.Running: // stopped: this process is shutting down
 		if c.x.client.Modern() {
 			resp, err = c.inputRequired(o)
 			return resp, false, err
@@ -348,13 +348,13 @@ func (c *scriptedCall) respond(ctx context.Context, o runs.Outcome, traced json.
 func (c *scriptedCall) over(o runs.Outcome, traced json.RawMessage) (*backends.Response, error) {
 	result, state := o.Result, o.State
 	switch {
-	case o.State == store.Cancelled:
+	case o.State == durable.Cancelled:
 		c.x.outcome = observe.Cancelled
 		result = builtins.ErrorResult("the run was cancelled: " + cmp.Or(o.Error, "no reason was given"))
 	case result == nil:
 		result = builtins.ErrorResult(c.p.secrets.Text(cmp.Or(o.Error, "the run failed")))
 	}
-	if c.x.outcome == observe.NotYet && o.State == store.Failed {
+	if c.x.outcome == observe.NotYet && o.State == durable.Failed {
 		c.x.outcome = observe.ToolError
 	}
 	if !o.Kept {
@@ -367,7 +367,7 @@ func (c *scriptedCall) over(o runs.Outcome, traced json.RawMessage) (*backends.R
 }
 
 // answer is the response with a result; state is that of a kept run, "" if the run is not kept.
-func (c *scriptedCall) answer(result json.RawMessage, state store.State) (*backends.Response, error) {
+func (c *scriptedCall) answer(result json.RawMessage, state durable.RunsState) (*backends.Response, error) {
 	if s := jsonscan.Get(result, "structuredContent"); len(s) > 0 && s[0] != '{' && !c.x.client.Modern() { // it has to be an object before 2026-07-28
 		result = jsonscan.Delete(result, func(key string) bool { return key == "structuredContent" })
 	}

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/vmcp-dev/vmcp/config"
-	"github.com/vmcp-dev/vmcp/config/durable"
+
 	"github.com/vmcp-dev/vmcp/proxy"
 )
 
@@ -15,12 +15,12 @@ const pingText = `{"jsonrpc":"2.0","id":2,"method":"ping"}`
 
 // keyed is a configuration with keys of these names, and the tokens of a file.
 func keyed(tokens string, ids ...string) *config.Config {
-	c := &config.Config{SessionStorage: durable.SessionStorage{Schema: "vmcp"}}
+	c := &config.Config{SessionStorage: config.SessionStorage{Schema: "vmcp"}}
 	if tokens != "" {
 		c.IncomingAuth = config.IncomingAuth{Type: "tokens", Tokens: config.StaticTokens{File: tokens}}
 	}
 	for _, id := range ids {
-		c.SessionStorage.Keys = append(c.SessionStorage.Keys, durable.StorageKey{ID: id, Key: bytes.Repeat([]byte(id), 32)})
+		c.SessionStorage.Keys = append(c.SessionStorage.Keys, config.StorageKey{ID: id, Key: bytes.Repeat([]byte(id), 32)})
 	}
 	return c
 }

@@ -8,14 +8,12 @@ import (
 	"time"
 
 	"github.com/vmcp-dev/vmcp/backends"
-	"github.com/vmcp-dev/vmcp/cluster"
-	"github.com/vmcp-dev/vmcp/cluster/peers"
+	"github.com/vmcp-dev/vmcp/proxy/cluster"
+
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 	"github.com/vmcp-dev/vmcp/proxy/catalog"
 	"github.com/vmcp-dev/vmcp/proxy/edge"
-
-	"github.com/vmcp-dev/vmcp/proxy/routing"
 )
 
 // sealSessions enables sealed session ids if there are keys.
@@ -37,9 +35,9 @@ func (p *Proxy) sealSessions(cfg *config.Config) {
 // servePeers opens the port for the other replicas, which forward requests for sessions and suspended calls.
 func (p *Proxy) servePeers(cfg *config.Config, m *cluster.Members) error {
 	c := cfg.Cluster
-	o := peers.Options{Timeout: c.ForwardTimeout.Std(), Forwarded: p.metrics.Cluster.Forwarded}
+	o := cluster.PeersOptions{Timeout: c.ForwardTimeout.Std(), Forwarded: p.metrics.Cluster.Forwarded}
 	if c.TLS.Cert != "" {
-		secure, err := peers.NewTLS(c.TLS.Cert, c.TLS.Key, c.TLS.CA, p.log)
+		secure, err := cluster.NewTLS(c.TLS.Cert, c.TLS.Key, c.TLS.CA, p.log)
 		if err != nil {
 			return fmt.Errorf("cluster.tls: %w", err)
 		}
@@ -49,8 +47,8 @@ func (p *Proxy) servePeers(cfg *config.Config, m *cluster.Members) error {
 	if err != nil {
 		return fmt.Errorf("cluster.listen: %w", err)
 	}
-	t := routing.New(routing.Options{
-		Members: m, Edge: p.edge, Log: p.log, Kept: func(s *edge.Session) *routing.Kept { return &peerOf(s).kept },
+	t := cluster.RoutingNew(cluster.RoutingOptions{
+		Members: m, Edge: p.edge, Log: p.log, Kept: func(s *edge.Session) *cluster.Kept { return &peerOf(s).kept },
 		Restore: p.restore, Holder: p.holder, Status: p.ownStatus, Life: p.life, Spawn: p.spawn, Adopted: p.metrics.Cluster.Adopted,
 	}, o)
 	p.suspended.At(m.Self())
@@ -109,10 +107,10 @@ func (p *Proxy) restore(ctx context.Context, s *edge.Session, state cluster.Stat
 		case be == nil:
 			continue // it was removed from the configuration
 		case kept == "":
-			return fmt.Errorf("backend %s: its state of the session was lost with the process: %w", name, routing.ErrLost)
+			return fmt.Errorf("backend %s: its state of the session was lost with the process: %w", name, cluster.ErrLost)
 		}
 		if err := be.Resume(ctx, caller, kept); err != nil {
-			return fmt.Errorf("%w: %w", err, routing.ErrLost)
+			return fmt.Errorf("%w: %w", err, cluster.ErrLost)
 		}
 	}
 	p.spawn(func() { p.renew(context.WithoutCancel(ctx), s, state.Subscriptions) })

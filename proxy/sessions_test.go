@@ -19,7 +19,7 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/testkit"
 	"github.com/vmcp-dev/vmcp/internal/testmode"
 	"github.com/vmcp-dev/vmcp/internal/wire"
-	"github.com/vmcp-dev/vmcp/runs/runstest/pgtest"
+	"github.com/vmcp-dev/vmcp/script/durable/runstest"
 )
 
 // counters is a backend that counts for each of its sessions, until the session is deleted.
@@ -88,7 +88,7 @@ const (
 // adopts it.
 func TestSessionsOfReplicas(t *testing.T) {
 	testmode.NeedThorough(t)
-	server := pgtest.Start(t)
+	server := runstest.Start(t)
 	backend := &counters{sessions: map[string]*counter{}, subscribed: map[string]int{}}
 	srv := httptest.NewServer(backend)
 	defer srv.Close()
@@ -215,7 +215,7 @@ func TestAdoption(t *testing.T) {
 	if _, err := exec.LookPath("sed"); err != nil {
 		t.Skip("there is no sed")
 	}
-	server := pgtest.Start(t)
+	server := runstest.Start(t)
 	backend := &counters{sessions: map[string]*counter{}, subscribed: map[string]int{}}
 	srv := httptest.NewServer(backend)
 	defer srv.Close()

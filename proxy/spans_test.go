@@ -20,7 +20,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/vmcp-dev/vmcp/config"
-	"github.com/vmcp-dev/vmcp/config/telemetry"
+
 	"github.com/vmcp-dev/vmcp/internal/testkit"
 	"github.com/vmcp-dev/vmcp/proxy"
 )
@@ -266,7 +266,7 @@ func TestMetricsPath(t *testing.T) {
 		said *bool
 		want int
 	}{{nil, 200}, {&no, 404}, {&yes, 200}, {&no, 404}, {nil, 200}} {
-		if err := p.Apply(&config.Config{Telemetry: telemetry.Telemetry{EnablePrometheusMetricsPath: tt.said}}); err != nil {
+		if err := p.Apply(&config.Config{Telemetry: config.Telemetry{EnablePrometheusMetricsPath: tt.said}}); err != nil {
 			t.Fatal(err)
 		}
 		if r, _ := ask(t, "GET", srv.URL+"/metrics", "", ""); r.StatusCode != tt.want {

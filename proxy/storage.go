@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/vmcp-dev/vmcp/config/durable"
+	"github.com/vmcp-dev/vmcp/config"
 )
 
 const (
@@ -70,7 +70,7 @@ func (p *pings) run(ping func() error, done chan struct{}) {
 
 // storage is the store of runs in /readyz.
 func (p *Proxy) storage(ctx context.Context) *StorageStatus {
-	s := &StorageStatus{Provider: durable.StorageMemory, OK: true}
+	s := &StorageStatus{Provider: config.StorageMemory, OK: true}
 	if p.stored != nil {
 		s.Provider = p.stored.SessionStorage.Provider
 	}

@@ -13,9 +13,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/vmcp-dev/vmcp/cluster"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/proxy/catalog"
+	"github.com/vmcp-dev/vmcp/proxy/cluster"
 	"github.com/vmcp-dev/vmcp/proxy/edge"
 )
 

@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 
 	"github.com/vmcp-dev/vmcp/backends"
-	"github.com/vmcp-dev/vmcp/internal/clip"
+	"github.com/vmcp-dev/vmcp/internal/display"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 	"github.com/vmcp-dev/vmcp/proxy/runs"
@@ -25,7 +25,7 @@ func (p *Proxy) sessionListChanged(be *backends.Backend, session, method string)
 // unrouted logs a log message of a backend that belongs to no client.
 func (p *Proxy) unrouted(be *backends.Backend, method string, params json.RawMessage) {
 	if method == wire.LogMessage {
-		p.log.Info("message of a backend", "backend", be.Name(), "level", jsonscan.GetString(params, "level"), "data", clip.Counted(string(p.secrets.JSON(jsonscan.Get(params, "data"))), maxSaid)) // cut after hiding: a part of a secret would not be found
+		p.log.Info("message of a backend", "backend", be.Name(), "level", jsonscan.GetString(params, "level"), "data", display.Counted(string(p.secrets.JSON(jsonscan.Get(params, "data"))), maxSaid)) // cut after hiding: a part of a secret would not be found
 	}
 }
 

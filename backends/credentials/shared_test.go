@@ -14,7 +14,7 @@ import (
 	"github.com/vmcp-dev/vmcp/backends/credentials"
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/testmode"
-	"github.com/vmcp-dev/vmcp/runs/runstest/pgtest"
+	"github.com/vmcp-dev/vmcp/script/durable/runstest"
 	"github.com/vmcp-dev/vmcp/test/logins"
 )
 
@@ -51,7 +51,7 @@ func (a *rotating) state() (renewals int, revoked bool) {
 }
 
 // replicas returns n sources of the same login over one database, as in n processes.
-func replicas(t *testing.T, server *pgtest.Server, as string, n int) (sources []credentials.Source, kept []*credentials.Shared) {
+func replicas(t *testing.T, server *runstest.Server, as string, n int) (sources []credentials.Source, kept []*credentials.Shared) {
 	t.Helper()
 	for range n {
 		pool, shared := logins.Replica(t, server.URL())
@@ -65,7 +65,7 @@ func replicas(t *testing.T, server *pgtest.Server, as string, n int) (sources []
 // the login.
 func TestReplicasRenewOnce(t *testing.T) {
 	testmode.NeedThorough(t)
-	server := pgtest.Start(t)
+	server := runstest.Start(t)
 	as := &rotating{}
 	front := httptest.NewServer(as)
 	defer front.Close()
@@ -111,7 +111,7 @@ func TestReplicasRenewOnce(t *testing.T) {
 // the transaction: the replica keeps and uses it, and writes it when the database is back.
 func TestRenewedWhileTheStoreGoes(t *testing.T) {
 	testmode.NeedThorough(t)
-	server := pgtest.Start(t)
+	server := runstest.Start(t)
 	as := &rotating{}
 	front := httptest.NewServer(as)
 	defer front.Close()

@@ -9,7 +9,7 @@ import (
 	"go.starlark.net/starlark"
 	"go.starlark.net/syntax"
 
-	"github.com/vmcp-dev/vmcp/internal/clip"
+	"github.com/vmcp-dev/vmcp/internal/display"
 	"github.com/vmcp-dev/vmcp/script"
 )
 
@@ -21,7 +21,7 @@ func (e *assertion) Error() string { return e.msg }
 func failed(format string, args ...any) error { return &assertion{fmt.Sprintf(format, args...)} }
 
 // shown returns a value for a message.
-func shown(v starlark.Value) string { return clip.Counted(v.String(), 300) }
+func shown(v starlark.Value) string { return display.Counted(v.String(), 300) }
 
 // eq implements testing.eq(have, want).
 func eq(c *call) (starlark.Value, error) {
@@ -130,7 +130,7 @@ func fails(c *call) (starlark.Value, error) {
 	}
 	msg := message(err)
 	if !strings.Contains(msg, text) {
-		return nil, failed("fails with %q, want %q in it", clip.Counted(msg, 300), text)
+		return nil, failed("fails with %q, want %q in it", display.Counted(msg, 300), text)
 	}
 	return starlark.String(msg), script.Charge(c.t, int64(len(msg)))
 }

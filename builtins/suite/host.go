@@ -11,7 +11,7 @@ import (
 	"go.starlark.net/syntax"
 
 	"github.com/vmcp-dev/vmcp/builtins"
-	"github.com/vmcp-dev/vmcp/internal/spell"
+	"github.com/vmcp-dev/vmcp/internal/display"
 	"github.com/vmcp-dev/vmcp/script"
 )
 
@@ -181,7 +181,7 @@ func (a *attempt) unfaked(e *effect) *Problem {
 		names = append(names, f.name)
 	}
 	msg := fmt.Sprintf("%s calls %s, which has no fake", e.Pos, e.called)
-	if near := spell.Nearest(e.called, names); near != "" {
+	if near := display.Nearest(e.called, names); near != "" {
 		msg += fmt.Sprintf("; did you mean the fake of %s?", near)
 	} else if e.tool == nil && a.suite.Locked {
 		msg += ", and is not a tool"

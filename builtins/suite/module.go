@@ -15,8 +15,8 @@ import (
 
 	"github.com/vmcp-dev/vmcp/builtins"
 	"github.com/vmcp-dev/vmcp/internal/diag"
+	"github.com/vmcp-dev/vmcp/internal/display"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
-	"github.com/vmcp-dev/vmcp/internal/spell"
 	"github.com/vmcp-dev/vmcp/script"
 )
 
@@ -140,7 +140,7 @@ func (c *call) findTool(f *fake) error {
 		return nil
 	}
 	msg := fmt.Sprintf("no tool %q", f.name)
-	if near := spell.Nearest(f.name, c.suite.Tools.Names()); near != "" {
+	if near := display.Nearest(f.name, c.suite.Tools.Names()); near != "" {
 		msg += fmt.Sprintf("; did you mean %q?", near)
 	}
 	return c.fatal(f.problem("%s", msg))
@@ -398,7 +398,7 @@ func (c *call) notAScript(name string, tool *Tool) error {
 			names = append(names, n)
 		}
 	}
-	if near := spell.Nearest(name, names); near != "" {
+	if near := display.Nearest(name, names); near != "" {
 		return fmt.Errorf("no scripted tool %q; did you mean %q?", name, near)
 	}
 	return fmt.Errorf("no scripted tool %q", name)

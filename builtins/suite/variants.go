@@ -13,7 +13,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/vmcp-dev/vmcp/internal/clip"
+	"github.com/vmcp-dev/vmcp/internal/display"
 )
 
 // Variants check that nothing depends on chance: on when the process ends, and on which of several answers arrives
@@ -228,9 +228,9 @@ func outputs(before, after string) (string, string) {
 		}
 		_ = json.Unmarshal([]byte(out), &r)
 		if r.Error != nil {
-			return "fails: " + strconv.Quote(clip.Counted(*r.Error, 200))
+			return "fails: " + strconv.Quote(display.Counted(*r.Error, 200))
 		}
-		return clip.Counted(string(r.Output), 200)
+		return display.Counted(string(r.Output), 200)
 	}
 	return show(before), show(after)
 }
@@ -280,7 +280,7 @@ func (s seen) String() string {
 		text += " " + s.name
 	}
 	if s.args != "" && s.args != "{}" && s.kind == "call" {
-		text += " " + clip.Counted(s.args, 120)
+		text += " " + display.Counted(s.args, 120)
 	}
 	return text
 }

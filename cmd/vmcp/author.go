@@ -13,7 +13,7 @@ import (
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/locate"
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/lsp"
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/repl"
-	"github.com/vmcp-dev/vmcp/internal/spell"
+	"github.com/vmcp-dev/vmcp/internal/display"
 	"github.com/vmcp-dev/vmcp/lock"
 	"github.com/vmcp-dev/vmcp/proxy/catalog"
 	"github.com/vmcp-dev/vmcp/script"
@@ -140,7 +140,7 @@ func (a *app) replTools(ctx context.Context, f replFlags, o *repl.Options) (done
 			if err := problems.Err(); err != nil {
 				return nil, err
 			}
-			return nil, usageError(fmt.Sprintf("--tool: no scripted tool is named %q%s", f.tool, spell.Hint(f.tool, scripts.Names())))
+			return nil, usageError(fmt.Sprintf("--tool: no scripted tool is named %q%s", f.tool, display.Hint(f.tool, scripts.Names())))
 		}
 		o.TestFile = repl.TestFile(f.config, f.tool, o.File)
 	}

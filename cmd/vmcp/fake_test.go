@@ -8,7 +8,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/vmcp-dev/vmcp/cases"
+	"github.com/vmcp-dev/vmcp/builtins/cases"
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/fake"
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/lock"

@@ -26,9 +26,8 @@ import (
 	"github.com/vmcp-dev/vmcp/proxy"
 	"github.com/vmcp-dev/vmcp/proxy/status"
 
-	"github.com/vmcp-dev/vmcp/runs"
-	"github.com/vmcp-dev/vmcp/runs/open"
-	"github.com/vmcp-dev/vmcp/runs/seal"
+	"github.com/vmcp-dev/vmcp/script/durable"
+	"github.com/vmcp-dev/vmcp/script/durable/sqlstore"
 )
 
 // kubernetesFlags are the flags of serve for --kubernetes.
@@ -97,8 +96,8 @@ func (a *app) serveKubernetes(ctx context.Context, f serveFlags) error {
 			p := proxy.New(proxy.Options{
 				Log: k.log, Secrets: &secret.Redactor{}, Version: buildVersion(), Tracer: tracer, AuditOut: a.out, Workers: workers, IsolateScripts: f.isolate,
 				Server: name, Process: shared, Metrics: metrics, Joined: a.joined,
-				OpenStore: func(c *config.Config) (runs.Store, *seal.Ring, error) {
-					return open.Store(ctx, c, open.How{Server: k.source.Health().Namespace + "/" + name})
+				OpenStore: func(c *config.Config) (durable.RunsStore, *durable.Ring, error) {
+					return sqlstore.OpenStore(ctx, c, sqlstore.How{Server: k.source.Health().Namespace + "/" + name})
 				},
 			})
 			p.ServedBy(status.Server{Commit: release.Read().Commit})

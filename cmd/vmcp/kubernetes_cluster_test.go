@@ -14,7 +14,7 @@ import (
 
 	"github.com/vmcp-dev/vmcp/config/kube/cluster/clustertest"
 	"github.com/vmcp-dev/vmcp/internal/testmode"
-	"github.com/vmcp-dev/vmcp/runs/runstest/pgtest"
+	"github.com/vmcp-dev/vmcp/script/durable/runstest"
 	"github.com/vmcp-dev/vmcp/test/rig"
 )
 
@@ -23,7 +23,7 @@ import (
 func TestServeKubernetesAsReplicas(t *testing.T) {
 	testmode.NeedThorough(t)
 	t.Parallel()
-	api, pg, dir := clustertest.New(t), pgtest.Start(t), t.TempDir()
+	api, pg, dir := clustertest.New(t), runstest.Start(t), t.TempDir()
 	api.Apply(kubeObjects)
 	process := func(name string) string {
 		port, err := rig.Port()

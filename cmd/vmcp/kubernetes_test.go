@@ -16,7 +16,7 @@ import (
 
 	"github.com/vmcp-dev/vmcp/config/kube/cluster/clustertest"
 	"github.com/vmcp-dev/vmcp/internal/testmode"
-	"github.com/vmcp-dev/vmcp/runs/sqlstore"
+	"github.com/vmcp-dev/vmcp/script/durable/sqlstore"
 	"github.com/vmcp-dev/vmcp/test/rig"
 )
 

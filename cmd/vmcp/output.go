@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/client"
-	"github.com/vmcp-dev/vmcp/internal/visible"
+	"github.com/vmcp-dev/vmcp/internal/display"
 )
 
 // outputFlag adds --output to a command and returns the address of its value.
@@ -100,19 +100,19 @@ func isTerminal(stream any) bool {
 // shown is a text of a result, escaped if the output is a terminal.
 func (a *app) shown(text string) string {
 	if isTerminal(a.out) {
-		return visible.Text(text)
+		return display.VisibleText(text)
 	}
 	return text
 }
 
 // cell is a text in a table of results, where line breaks are escaped, too.
-func (a *app) cell(text string) string { return visible.Line(text) }
+func (a *app) cell(text string) string { return display.VisibleLine(text) }
 
 // shownJSON is JSON of a result, with characters escaped that a terminal would interpret: it
 // has the same value.
 func (a *app) shownJSON(text []byte) []byte {
 	if isTerminal(a.out) {
-		return visible.JSON(text)
+		return display.JSON(text)
 	}
 	return text
 }
@@ -120,7 +120,7 @@ func (a *app) shownJSON(text []byte) []byte {
 // printMessage writes a message for a person with a prefix on each line, so that no line looks like
 // another message.
 func printMessage(screen io.Writer, message string) {
-	for line := range strings.SplitSeq(visible.Text(message), "\n") {
+	for line := range strings.SplitSeq(display.VisibleText(message), "\n") {
 		fmt.Fprintln(screen, "vmcp: "+line)
 	}
 }

@@ -16,7 +16,7 @@ import (
 
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/systemd"
 	"github.com/vmcp-dev/vmcp/config"
-	"github.com/vmcp-dev/vmcp/config/follow"
+
 	"github.com/vmcp-dev/vmcp/internal/certs"
 	"github.com/vmcp-dev/vmcp/proxy"
 	"github.com/vmcp-dev/vmcp/proxy/status"
@@ -112,9 +112,9 @@ func (s *served) close() {
 
 func (s *served) follow(reload <-chan os.Signal) {
 	defer close(s.ended)
-	var from follow.Source = follow.Fixed{Config: s.from.fixed}
+	var from config.Source = config.Fixed{Config: s.from.fixed}
 	if s.from.fixed == nil {
-		from = &follow.File{Path: s.from.path, Load: s.read, Reload: reload, Rejected: s.rejected}
+		from = &config.File{Path: s.from.path, Load: s.read, Reload: reload, Rejected: s.rejected}
 	}
 	s.err = from.Watch(s.ctx, func(cfg *config.Config) error {
 		defer s.manager.Reloaded()

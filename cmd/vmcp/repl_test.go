@@ -14,7 +14,7 @@ import (
 
 	"github.com/creack/pty"
 
-	"github.com/vmcp-dev/vmcp/internal/visible"
+	"github.com/vmcp-dev/vmcp/internal/display"
 )
 
 // person is a user at a terminal that runs a program.
@@ -215,6 +215,6 @@ func TestReplShowsNoControls(t *testing.T) {
 	shown := p.screen.String()
 	p.mu.Unlock()
 	if i := strings.Index(shown, "\x1b]0;owned"); i >= 0 {
-		t.Errorf("the terminal gets a title: %q", visible.Text(shown))
+		t.Errorf("the terminal gets a title: %q", display.VisibleText(shown))
 	}
 }

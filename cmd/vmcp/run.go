@@ -27,9 +27,9 @@ import (
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/tokens"
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/usage"
 	"github.com/vmcp-dev/vmcp/internal/diag"
+	"github.com/vmcp-dev/vmcp/internal/display"
 	"github.com/vmcp-dev/vmcp/internal/memlimit"
 	"github.com/vmcp-dev/vmcp/internal/secret"
-	"github.com/vmcp-dev/vmcp/internal/visible"
 )
 
 // Exit codes.
@@ -210,7 +210,7 @@ func (a *app) lock() *cobra.Command {
 func (a *app) operate() []*cobra.Command {
 	return operate.Commands(operate.Env{
 		Out: a.out, DefaultFile: defaultFile, Version: buildVersion(), Tell: a.say, JSON: a.printJSON, Output: outputFlag,
-		Cell: a.cell, Text: a.shown, Line: visible.Line, Load: a.load, Found: errReported,
+		Cell: a.cell, Text: a.shown, Line: display.VisibleLine, Load: a.load, Found: errReported,
 		Memory: func(total int64) (need, may int64) { return memoryNeed(total), memlimit.New().Ceiling() },
 	})
 }

@@ -20,9 +20,9 @@ import (
 	command "github.com/vmcp-dev/vmcp/cmd/vmcp/internal/runs"
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/usage"
 	"github.com/vmcp-dev/vmcp/config"
-	"github.com/vmcp-dev/vmcp/runs"
-	"github.com/vmcp-dev/vmcp/runs/sqlstore"
 	"github.com/vmcp-dev/vmcp/script"
+	"github.com/vmcp-dev/vmcp/script/durable"
+	"github.com/vmcp-dev/vmcp/script/durable/sqlstore"
 )
 
 // shell runs vmcp runs with a configuration in its own folder.
@@ -89,7 +89,7 @@ func (s *shell) fails(want string, args ...string) {
 }
 
 // store opens the store as a server does.
-func (s *shell) store() runs.Store {
+func (s *shell) store() durable.RunsStore {
 	s.Helper()
 	store, err := sqlstore.OpenSQLite(s.Context(), sqlstore.SQLiteOptions{Path: filepath.Join(filepath.Dir(s.file), "runs.db"), Process: true})
 	if err != nil {
@@ -100,11 +100,11 @@ func (s *shell) store() runs.Store {
 }
 
 // begin stores a run with a call, and an outcome.
-func begin(s *shell, store runs.Store, o runs.Outcome, entries ...script.Entry) string {
+func begin(s *shell, store durable.RunsStore, o durable.Outcome, entries ...script.Entry) string {
 	s.Helper()
-	l, err := store.Create(s.Context(), runs.Run{
+	l, err := store.Create(s.Context(), durable.RunsRun{
 		Tool: "onboard", Principal: "anna", Args: json.RawMessage(`{"name":"Zoë"}`), Limits: json.RawMessage(`{"limits":{"calls":7},"onDoubt":"wait"}`),
-		Program: runs.Program{Main: "onboard.star", Files: map[string]string{"onboard.star": "def run(p):\n    pass\n"}, Engine: 1, Hash: "h"},
+		Program: durable.Program{Main: "onboard.star", Files: map[string]string{"onboard.star": "def run(p):\n    pass\n"}, Engine: 1, Hash: "h"},
 	}, "replica", entries)
 	if err != nil {
 		s.Fatal(err)
@@ -121,7 +121,7 @@ var (
 	lost  = script.Entry{Key: "1", Kind: "call", Name: "billing.charge", Args: json.RawMessage(`{"amount":7}`), Attempt: 1, Began: began}
 	no    = script.Entry{Key: "2", Kind: "call", Name: "mail.send", Done: true, Failure: &script.Failure{Kind: "tool", Message: "no such address"}, Repeatable: true}
 
-	form = runs.Question{Key: "3", Method: "elicitation/create", Params: json.RawMessage(`{"message":"Ship it?","requestedSchema":{"type":"object","properties":{"ship":{"type":"boolean"}},"required":["ship"]}}`)}
+	form = durable.Question{Key: "3", Method: "elicitation/create", Params: json.RawMessage(`{"message":"Ship it?","requestedSchema":{"type":"object","properties":{"ship":{"type":"boolean"}},"required":["ship"]}}`)}
 )
 
 type listing struct {
@@ -132,9 +132,9 @@ type listing struct {
 func TestListAndShow(t *testing.T) {
 	s := newShell(t)
 	store := s.store()
-	ended := begin(s, store, runs.Outcome{State: runs.Done, Result: json.RawMessage(`{"content":[{"type":"text","text":"<ok>"}]}`)}, done)
-	waiting := begin(s, store, runs.Outcome{State: runs.Waiting, Questions: []runs.Question{form}, Wake: began.AddDate(1, 0, 0)}, done, no)
-	doubt := begin(s, store, runs.Outcome{State: runs.Doubt, Doubts: []string{"1"}, Error: "in doubt"}, done, lost)
+	ended := begin(s, store, durable.Outcome{State: durable.Done, Result: json.RawMessage(`{"content":[{"type":"text","text":"<ok>"}]}`)}, done)
+	waiting := begin(s, store, durable.Outcome{State: durable.Waiting, Questions: []durable.Question{form}, Wake: began.AddDate(1, 0, 0)}, done, no)
+	doubt := begin(s, store, durable.Outcome{State: durable.Doubt, Doubts: []string{"1"}, Error: "in doubt"}, done, lost)
 
 	var all listing
 	s.json(&all, "list")
@@ -209,14 +209,14 @@ func TestListAndShow(t *testing.T) {
 func TestAnswer(t *testing.T) {
 	s := newShell(t)
 	store := s.store()
-	id := begin(s, store, runs.Outcome{State: runs.Waiting, Questions: []runs.Question{form}}, done)
+	id := begin(s, store, durable.Outcome{State: durable.Waiting, Questions: []durable.Question{form}}, done)
 	s.fails("usage", "answer", id, "--action", "yes")
 	s.fails("usage", "answer", id, "--action", "decline", "--content", "{}")
 	s.fails("usage", "answer", id, "--action", "accept", "--content", "[1]")
 	s.fails("does not fit", "answer", id, "--action", "accept", "--content", `{"ship": "yes"}`)
 	s.fails("--content does not fit the question 3", "answer", id, "--action", "accept")
 	s.fails("no such open question 4", "answer", id, "4", "--action", "decline")
-	s.fails("no such run", "answer", runs.NewID(), "--action", "decline")
+	s.fails("no such run", "answer", durable.NewID(), "--action", "decline")
 	var after struct{ ID, State string }
 	s.json(&after, "answer", id, "--action", "accept", "--content", `{"ship": true}`)
 	if after.ID != id || after.State != "waiting" {
@@ -230,7 +230,7 @@ func TestAnswer(t *testing.T) {
 	}
 	other := form
 	other.Key, other.Method = "5", "sampling/createMessage"
-	id = begin(s, store, runs.Outcome{State: runs.Waiting, Questions: []runs.Question{form, other}}, done)
+	id = begin(s, store, durable.Outcome{State: durable.Waiting, Questions: []durable.Question{form, other}}, done)
 	s.fails("2 questions are open: name one of them, 3, 5", "answer", id, "--action", "decline")
 	s.fails("only the client", "answer", id, "5", "--action", "decline")
 }
@@ -238,7 +238,7 @@ func TestAnswer(t *testing.T) {
 func TestResolveResumeCancel(t *testing.T) {
 	s := newShell(t)
 	store := s.store()
-	doubt := runs.Outcome{State: runs.Doubt, Doubts: []string{"1"}}
+	doubt := durable.Outcome{State: durable.Doubt, Doubts: []string{"1"}}
 	for _, how := range [][]string{{"--done", `{"id": 7}`}, {"--failed", "it did not"}, {"--repeat"}} {
 		id := begin(s, store, doubt, done, lost)
 		var after struct{ ID, State string }
@@ -256,7 +256,7 @@ func TestResolveResumeCancel(t *testing.T) {
 	s.fails("--repeat: takes no value", "resolve", id, "--repeat=false")
 	s.fails("no such call in doubt", "resolve", id, "0", "--repeat")
 
-	paused := begin(s, store, runs.Outcome{State: runs.Paused}, done)
+	paused := begin(s, store, durable.Outcome{State: durable.Paused}, done)
 	var after struct{ ID, State string }
 	if s.json(&after, "resume", paused); after.State != "running" {
 		t.Errorf("resume: %+v", after)
@@ -276,10 +276,10 @@ func TestPrune(t *testing.T) {
 	s := newShell(t)
 	store := s.store()
 	for range 3 {
-		begin(s, store, runs.Outcome{State: runs.Done, Result: json.RawMessage(`{}`)})
+		begin(s, store, durable.Outcome{State: durable.Done, Result: json.RawMessage(`{}`)})
 	}
-	begin(s, store, runs.Outcome{State: runs.Failed})
-	open := begin(s, store, runs.Outcome{State: runs.Paused})
+	begin(s, store, durable.Outcome{State: durable.Failed})
+	open := begin(s, store, durable.Outcome{State: durable.Paused})
 	var pruned struct{ Pruned int }
 	for _, tt := range []struct {
 		args []string
@@ -302,7 +302,7 @@ func TestPrune(t *testing.T) {
 // It counts what each key seals, and lists keys that are no longer configured last.
 func TestKeys(t *testing.T) {
 	s := newShell(t)
-	begin(s, s.store(), runs.Outcome{State: runs.Done})
+	begin(s, s.store(), durable.Outcome{State: durable.Done})
 	type key struct {
 		ID                     string
 		Configured, Seals      bool

@@ -28,9 +28,9 @@ import (
 	"github.com/vmcp-dev/vmcp/proxy/edge"
 
 	"github.com/vmcp-dev/vmcp/proxy/status"
-	"github.com/vmcp-dev/vmcp/runs"
-	"github.com/vmcp-dev/vmcp/runs/open"
-	"github.com/vmcp-dev/vmcp/runs/seal"
+	"github.com/vmcp-dev/vmcp/script/durable"
+	"github.com/vmcp-dev/vmcp/script/durable/sqlstore"
+
 	"github.com/vmcp-dev/vmcp/script/isolate"
 )
 
@@ -143,7 +143,9 @@ func (a *app) runServe(ctx context.Context, f serveFlags) error {
 	defer closeWorkers()
 	memory := memlimit.New()
 	p = proxy.New(proxy.Options{Log: log, Secrets: a.secrets, Version: buildVersion(), OpenTracer: sender.Open, Charged: memory.Note, MemoryLimit: memory.Ceiling(), AuditOut: a.out, Profile: f.profile, Workers: workers, IsolateScripts: f.isolate, Joined: a.joined,
-		OpenStore: func(c *config.Config) (runs.Store, *seal.Ring, error) { return open.Store(ctx, c, open.How{}) }})
+		OpenStore: func(c *config.Config) (durable.RunsStore, *durable.Ring, error) {
+			return sqlstore.OpenStore(ctx, c, sqlstore.How{})
+		}})
 	defer p.Close()
 	s := &served{flags: f, from: from, proxy: p, log: log, ceiling: memory.Ceiling(), applied: make(chan struct{}), ended: make(chan struct{})}
 	s.manager = s.managed()

@@ -18,13 +18,12 @@ import (
 
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/servers"
 	"github.com/vmcp-dev/vmcp/config"
-	"github.com/vmcp-dev/vmcp/config/durable"
+
 	"github.com/vmcp-dev/vmcp/config/kube/cluster"
 	"github.com/vmcp-dev/vmcp/proxy"
-	"github.com/vmcp-dev/vmcp/runs"
-	"github.com/vmcp-dev/vmcp/runs/memory"
-	"github.com/vmcp-dev/vmcp/runs/seal"
-	"github.com/vmcp-dev/vmcp/runs/settings"
+	durablepkg "github.com/vmcp-dev/vmcp/script/durable"
+
+	"github.com/vmcp-dev/vmcp/script/durable/sqlstore"
 )
 
 // world is Servers with known names, of which those in served have a configuration with a tool.
@@ -279,28 +278,28 @@ func TestOfTheProcess(t *testing.T) {
 
 // slowStore takes some time to close, as a store with runs does.
 type slowStore struct {
-	runs.Store
+	durablepkg.RunsStore
 	open *atomic.Bool
 }
 
 func (s slowStore) Close() error {
 	<-time.After(100 * time.Millisecond)
 	s.open.Store(false)
-	return s.Store.Close()
+	return s.RunsStore.Close()
 }
 
 // TestServedAgain: a server whose name is known again opens its store after the one before has closed it, also if another one
 // between them was never served.
 func TestServedAgain(t *testing.T) {
 	var open atomic.Bool
-	process := &config.Config{SessionStorage: durable.SessionStorage{Provider: durable.StorageSQLite, Path: "runs.db"}}
+	process := &config.Config{SessionStorage: config.SessionStorage{Provider: config.StorageSQLite, Path: "runs.db"}}
 	process.Complete()
 	s := servers.New(servers.Options{Log: slog.New(slog.DiscardHandler), Process: process, Only: "ops", Make: func(name string, metrics prometheus.Registerer) *proxy.Proxy {
-		return proxy.New(proxy.Options{Server: name, Process: proxy.NewProcess(nil), Metrics: metrics, OpenStore: func(c *config.Config) (runs.Store, *seal.Ring, error) {
+		return proxy.New(proxy.Options{Server: name, Process: proxy.NewProcess(nil), Metrics: metrics, OpenStore: func(c *config.Config) (durablepkg.RunsStore, *durablepkg.Ring, error) {
 			if open.Swap(true) {
 				return nil, nil, errors.New("the store is open already")
 			}
-			return slowStore{memory.New(settings.InMemory(c), nil), &open}, nil, nil
+			return slowStore{durablepkg.MemoryNew(sqlstore.InMemory(c), nil), &open}, nil, nil
 		}})
 	}})
 	defer s.Close()

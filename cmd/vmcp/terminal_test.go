@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/vmcp-dev/vmcp/internal/visible"
+	"github.com/vmcp-dev/vmcp/internal/display"
 	"github.com/vmcp-dev/vmcp/test/raw"
 )
 
@@ -89,7 +89,7 @@ func TestATerminalGetsNoCommands(t *testing.T) {
 		{"tools"}, {"tools", "-o", "json"}, {"call", "works"}, {"call", "works", "-o", "json"}, {"call", "fails"}, {"call", "refused"},
 	} {
 		got := onTerminal(t, append(args, "--url", url)...)
-		if hidden := visible.Hidden(got); len(hidden) > 0 || strings.Contains(got, "\r") || !strings.Contains(got, "end") {
+		if hidden := display.Hidden(got); len(hidden) > 0 || strings.Contains(got, "\r") || !strings.Contains(got, "end") {
 			t.Errorf("vmcp %s: the terminal gets %q:\n%q", strings.Join(args, " "), hidden, got)
 		}
 		for line := range strings.Lines(got) {
@@ -143,7 +143,7 @@ func TestATerminalIsToldOfWaiting(t *testing.T) {
 func TestATableInAPipeGivesNoCommands(t *testing.T) {
 	var out, errs strings.Builder
 	runContext(context.Background(), []string{"tools", "--url", evilServer(t)}, strings.NewReader(""), &out, &errs)
-	if hidden := visible.Hidden(out.String()); len(hidden) > 0 || !strings.Contains(out.String(), `tool\nforged`) || strings.Count(out.String(), "\n") != 2 {
+	if hidden := display.Hidden(out.String()); len(hidden) > 0 || !strings.Contains(out.String(), `tool\nforged`) || strings.Count(out.String(), "\n") != 2 {
 		t.Errorf("the pipe gets %q:\n%q", hidden, out.String())
 	}
 }
@@ -156,7 +156,7 @@ func TestAPipeGetsTheBytes(t *testing.T) {
 		if !strings.Contains(out.String(), "abc\u202edef") {
 			t.Errorf("vmcp %s: %q, want the bytes of the server", strings.Join(args, " "), out.String())
 		}
-		if hidden := visible.Hidden(errs.String()); len(hidden) > 0 {
+		if hidden := display.Hidden(errs.String()); len(hidden) > 0 {
 			t.Errorf("vmcp %s: standard error has %q", strings.Join(args, " "), hidden)
 		}
 	}

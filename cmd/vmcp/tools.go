@@ -14,9 +14,9 @@ import (
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/client"
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/jsonform"
 	"github.com/vmcp-dev/vmcp/config"
-	"github.com/vmcp-dev/vmcp/internal/clip"
 	"github.com/vmcp-dev/vmcp/internal/diag"
-	"github.com/vmcp-dev/vmcp/internal/visible"
+	"github.com/vmcp-dev/vmcp/internal/display"
+
 	"github.com/vmcp-dev/vmcp/proxy"
 )
 
@@ -159,7 +159,7 @@ func firstSentence(s string) string {
 	if i := strings.Index(s, ". "); i > 0 {
 		s = s[:i+1]
 	}
-	return clip.Line(s, 80)
+	return display.ClipLine(s, 80)
 }
 
 // completeTool returns the tools for completion; none if listing them would take long.
@@ -180,7 +180,7 @@ func (a *app) completeTool(c *cobra.Command, t target) []string {
 	}
 	var words []string
 	for _, tool := range tools {
-		words = append(words, cobra.CompletionWithDesc(visible.Line(tool.Name), visible.Line(firstSentence(tool.Description))))
+		words = append(words, cobra.CompletionWithDesc(display.VisibleLine(tool.Name), display.VisibleLine(firstSentence(tool.Description))))
 	}
 	slices.Sort(words)
 	return words

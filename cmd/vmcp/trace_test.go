@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/vmcp-dev/vmcp/cases"
+	"github.com/vmcp-dev/vmcp/builtins/cases"
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/trace"
 )
 

@@ -11,23 +11,23 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/vmcp-dev/vmcp/config/clients"
-	"github.com/vmcp-dev/vmcp/config/clients/entry"
+
 	"github.com/vmcp-dev/vmcp/internal/diag"
 	"github.com/vmcp-dev/vmcp/internal/testmode"
 )
 
 var (
-	inJSON = entry.Entry{Shape: "mcpServers", Name: "vmcp", Value: []byte(`{"url":"http://127.0.0.1:4483/mcp","n":12345678901234567890}`)}
-	inTOML = entry.Entry{Shape: entry.TOML, Name: "vmcp", Value: []byte("url = \"http://127.0.0.1:4483/mcp\"\n")}
+	inJSON = clients.Entry{Shape: "mcpServers", Name: "vmcp", Value: []byte(`{"url":"http://127.0.0.1:4483/mcp","n":12345678901234567890}`)}
+	inTOML = clients.Entry{Shape: clients.TOML, Name: "vmcp", Value: []byte("url = \"http://127.0.0.1:4483/mcp\"\n")}
 )
 
 // TestPut: an entry is formatted like the text around it, and removing it restores the text.
 func TestPut(t *testing.T) {
-	short := entry.Entry{Shape: "mcpServers", Name: "vmcp", Value: []byte(`{"url":"U"}`)}
-	toml := entry.Entry{Shape: entry.TOML, Name: "vmcp", Value: []byte("url = \"U\"\n")}
+	short := clients.Entry{Shape: "mcpServers", Name: "vmcp", Value: []byte(`{"url":"U"}`)}
+	toml := clients.Entry{Shape: clients.TOML, Name: "vmcp", Value: []byte("url = \"U\"\n")}
 	for _, tt := range []struct {
 		name, text string
-		e          entry.Entry
+		e          clients.Entry
 		want       string
 	}{
 		{"nothing", "", short, "{\n  \"mcpServers\": {\n    \"vmcp\": {\n      \"url\": \"U\"\n    }\n  }\n}\n"},
@@ -44,16 +44,16 @@ func TestPut(t *testing.T) {
 		{"an empty TOML", "", toml, "[mcp_servers.vmcp]\nurl = \"U\"\n"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			got, err := entry.Put("f", []byte(tt.text), tt.e)
+			got, err := clients.Put("f", []byte(tt.text), tt.e)
 			if err != nil || string(got) != tt.want {
 				t.Fatalf("Put: %v\n%s", err, cmp.Diff(tt.want, string(got)))
 			}
-			found, err := entry.Find("f", got, tt.e.Shape, "vmcp")
-			if err != nil || found == nil || tt.e.Shape != entry.TOML && !found.Same(tt.e.Value) || found.Pos.Line != 1+strings.Count(tt.want[:strings.Index(tt.want, "vmcp")], "\n") {
+			found, err := clients.Find("f", got, tt.e.Shape, "vmcp")
+			if err != nil || found == nil || tt.e.Shape != clients.TOML && !found.Same(tt.e.Value) || found.Pos.Line != 1+strings.Count(tt.want[:strings.Index(tt.want, "vmcp")], "\n") {
 				t.Errorf("Find: %+v, %v", found, err)
 			}
 			made := !strings.Contains(tt.text, "mcpServers")
-			back, err := entry.Remove("f", got, tt.e.Shape, "vmcp", made)
+			back, err := clients.Remove("f", got, tt.e.Shape, "vmcp", made)
 			if tt.text != "" && (err != nil || string(back) != tt.text) {
 				t.Errorf("Take: %v\n%s", err, cmp.Diff(tt.text, string(back)))
 			}
@@ -65,17 +65,17 @@ func TestPut(t *testing.T) {
 func TestReplace(t *testing.T) {
 	for _, tt := range []struct {
 		text string
-		e    entry.Entry
+		e    clients.Entry
 		want string
 	}{
-		{"{\n  \"mcpServers\": {\n    // ours\n    \"vmcp\" : {\"old\": true}, // here\n    \"z\": {}\n  }\n}", entry.Entry{Shape: "mcpServers", Name: "vmcp", Value: []byte(`{"url":"U"}`)},
+		{"{\n  \"mcpServers\": {\n    // ours\n    \"vmcp\" : {\"old\": true}, // here\n    \"z\": {}\n  }\n}", clients.Entry{Shape: "mcpServers", Name: "vmcp", Value: []byte(`{"url":"U"}`)},
 			"{\n  \"mcpServers\": {\n    // ours\n    \"vmcp\" : {\n      \"url\": \"U\"\n    }, // here\n    \"z\": {}\n  }\n}"},
-		{"[mcp_servers.vmcp]\nurl = \"old\"\n# between\n[mcp_servers.vmcp.env]\nA = \"\"\"\nx\n\"\"\"\n\n# z's\n[mcp_servers.z]\nurl = \"Z\"\n", entry.Entry{Shape: entry.TOML, Name: "vmcp", Value: []byte("url = \"U\"")},
+		{"[mcp_servers.vmcp]\nurl = \"old\"\n# between\n[mcp_servers.vmcp.env]\nA = \"\"\"\nx\n\"\"\"\n\n# z's\n[mcp_servers.z]\nurl = \"Z\"\n", clients.Entry{Shape: clients.TOML, Name: "vmcp", Value: []byte("url = \"U\"")},
 			"[mcp_servers.vmcp]\nurl = \"U\"\n\n# z's\n[mcp_servers.z]\nurl = \"Z\"\n"},
-		{"[mcp_servers]\nvmcp = {url = \"old\"} # one\nz.url = \"Z\"\n", entry.Entry{Shape: entry.TOML, Name: "vmcp", Value: []byte("url = \"U\"")},
+		{"[mcp_servers]\nvmcp = {url = \"old\"} # one\nz.url = \"Z\"\n", clients.Entry{Shape: clients.TOML, Name: "vmcp", Value: []byte("url = \"U\"")},
 			"[mcp_servers]\nz.url = \"Z\"\n\n[mcp_servers.vmcp]\nurl = \"U\"\n"},
 	} {
-		if got, err := entry.Put("f", []byte(tt.text), tt.e); err != nil || string(got) != tt.want {
+		if got, err := clients.Put("f", []byte(tt.text), tt.e); err != nil || string(got) != tt.want {
 			t.Errorf("Put: %v\n%s", err, cmp.Diff(tt.want, string(got)))
 		}
 	}
@@ -89,15 +89,15 @@ func TestTake(t *testing.T) {
 		{"mcpServers", "{\n  \"mcpServers\": {\n    \"a\": {} /* kept */ , // too\n    \"vmcp\": {}\n  }\n}", "{\n  \"mcpServers\": {\n    \"a\": {} /* kept */  // too\n  }\n}"},
 		{"mcpServers", "{\"mcpServers\": {\"vmcp\": {},}}", "{\"mcpServers\": {}}"},
 		{"mcpServers", "{\"mcpServers\": {\"vmcp\": 1, \"vmcp\": {}}}", "{\"mcpServers\": {\"vmcp\": 1}}"},
-		{entry.TOML, "x = 1\n\n[mcp_servers.vmcp]\nurl = \"U\" # c\n\n# next\n[b]\n", "x = 1\n\n# next\n[b]\n"},
-		{entry.TOML, "mcp_servers.vmcp.url = \"U\"\nmcp_servers.vmcp.enabled = true\nx = 1", "x = 1"},
+		{clients.TOML, "x = 1\n\n[mcp_servers.vmcp]\nurl = \"U\" # c\n\n# next\n[b]\n", "x = 1\n\n# next\n[b]\n"},
+		{clients.TOML, "mcp_servers.vmcp.url = \"U\"\nmcp_servers.vmcp.enabled = true\nx = 1", "x = 1"},
 	} {
-		if got, err := entry.Remove("f", []byte(tt.text), tt.shape, "vmcp", false); err != nil || string(got) != tt.want {
+		if got, err := clients.Remove("f", []byte(tt.text), tt.shape, "vmcp", false); err != nil || string(got) != tt.want {
 			t.Errorf("Take of %q: %v\n got %q\nwant %q", tt.text, err, got, tt.want)
 		}
 	}
-	for _, shape := range []string{"mcpServers", entry.TOML} {
-		if _, err := entry.Remove("f", nil, shape, "vmcp", true); !errors.Is(err, entry.ErrNone) {
+	for _, shape := range []string{"mcpServers", clients.TOML} {
+		if _, err := clients.Remove("f", nil, shape, "vmcp", true); !errors.Is(err, clients.ErrNone) {
 			t.Errorf("Take of nothing: %v", err)
 		}
 	}
@@ -112,15 +112,15 @@ func TestProblems(t *testing.T) {
 		{"mcpServers", "{'a': 1}", "f:1:2: "},
 		{"mcpServers", strings.Repeat("[", 10_000), "f:1:1001: error: more than 1000 values within each other"},
 		{"mcpServers", "{\"a\": \"\xff\"}", "f:1:1: error: the file is not UTF-8 text"},
-		{entry.TOML, "a = 1\na = 2\n", "f:2:1: "},
-		{entry.TOML, "x = 1\nmcp_servers = {a = {}}\n", "f:2:1: error: mcp_servers is an inline table"},
-		{entry.TOML, "mcp_servers = 1\n", "f: no entry can be put there: f:3:2: "},
+		{clients.TOML, "a = 1\na = 2\n", "f:2:1: "},
+		{clients.TOML, "x = 1\nmcp_servers = {a = {}}\n", "f:2:1: error: mcp_servers is an inline table"},
+		{clients.TOML, "mcp_servers = 1\n", "f: no entry can be put there: f:3:2: "},
 	} {
-		e := entry.Entry{Shape: tt.shape, Name: "vmcp", Value: []byte(`{}`)}
-		if tt.shape == entry.TOML {
+		e := clients.Entry{Shape: tt.shape, Name: "vmcp", Value: []byte(`{}`)}
+		if tt.shape == clients.TOML {
 			e.Value = inTOML.Value
 		}
-		got, err := entry.Put("f", []byte(tt.text), e)
+		got, err := clients.Put("f", []byte(tt.text), e)
 		if err == nil || !strings.HasPrefix(err.Error(), tt.want) {
 			t.Errorf("Put into %.40q: %v, want %s; it gives %q", tt.text, err, tt.want, got)
 		}
@@ -132,17 +132,17 @@ func TestProblems(t *testing.T) {
 }
 
 // check adds an entry to a text and removes it: nothing else changes.
-func check(t *testing.T, text []byte, e entry.Entry) {
-	before, err := entry.Names("f", text, e.Shape)
+func check(t *testing.T, text []byte, e clients.Entry) {
+	before, err := clients.Names("f", text, e.Shape)
 	if err != nil {
 		return
 	}
-	if had, _ := entry.Find("f", text, e.Shape, e.Name); had != nil {
+	if had, _ := clients.Find("f", text, e.Shape, e.Name); had != nil {
 		return
 	}
-	with, err := entry.Put("f", text, e)
+	with, err := clients.Put("f", text, e)
 	if err != nil {
-		if e.Shape != entry.TOML { // where mcp_servers is no table
+		if e.Shape != clients.TOML { // where mcp_servers is no table
 			t.Fatalf("%q: %v", text, err)
 		}
 		return
@@ -150,12 +150,12 @@ func check(t *testing.T, text []byte, e entry.Entry) {
 	if !contains(with, text) {
 		t.Fatalf("%q: something else has changed:\n%q", text, with)
 	}
-	after, err := entry.Names("f", with, e.Shape)
+	after, err := clients.Names("f", with, e.Shape)
 	if err != nil || len(after) != len(before)+1 {
 		t.Fatalf("%q: %v, %v servers, want one more than %v\n%q", text, err, after, before, with)
 	}
 	sameServers(t, text, with, e)
-	back, err := entry.Remove("f", with, e.Shape, e.Name, len(before) == 0 && !bytes.Contains(text, []byte(e.Shape)))
+	back, err := clients.Remove("f", with, e.Shape, e.Name, len(before) == 0 && !bytes.Contains(text, []byte(e.Shape)))
 	if err != nil {
 		t.Fatalf("%q: %v", with, err)
 	}
@@ -184,7 +184,7 @@ func contains(with, text []byte) bool {
 }
 
 // sameServers compares the servers that clients.Read finds in both texts.
-func sameServers(t *testing.T, text, with []byte, e entry.Entry) {
+func sameServers(t *testing.T, text, with []byte, e clients.Entry) {
 	f, err := clients.Read("f", with, clients.Options{Home: "/h", Workspace: "/w"})
 	if err != nil {
 		return // clients.Read refuses the text, such as one with only comments

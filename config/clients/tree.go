@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/vmcp-dev/vmcp/internal/diag"
-	"github.com/vmcp-dev/vmcp/internal/spell"
+	"github.com/vmcp-dev/vmcp/internal/display"
 )
 
 type kind int
@@ -177,4 +177,4 @@ func (d *document) count() bool {
 	return d.nodes <= maxNodes
 }
 
-func nearest(name string, candidates []string) string { return spell.Nearest(name, candidates) }
+func nearest(name string, candidates []string) string { return display.Nearest(name, candidates) }

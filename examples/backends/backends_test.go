@@ -18,7 +18,7 @@ import (
 
 	"github.com/vmcp-dev/vmcp/examples/backends/internal/toolclient"
 	"github.com/vmcp-dev/vmcp/internal/testmode"
-	"github.com/vmcp-dev/vmcp/runs/runstest/pgtest"
+	"github.com/vmcp-dev/vmcp/script/durable/runstest"
 	"github.com/vmcp-dev/vmcp/test/rig"
 )
 
@@ -103,7 +103,7 @@ func TestReadme(t *testing.T) {
 	if len(blocks) != 1 {
 		t.Fatalf("the README has %d configurations, want one", len(blocks))
 	}
-	db := pgtest.Start(t)
+	db := runstest.Start(t)
 	srv := t.TempDir()
 	for _, folder := range []string{"notes", "repo"} {
 		if err := os.Mkdir(filepath.Join(srv, folder), 0o755); err != nil {

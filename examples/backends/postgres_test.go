@@ -11,7 +11,7 @@ import (
 	"github.com/vmcp-dev/vmcp/examples/backends/internal/toolclient"
 	"github.com/vmcp-dev/vmcp/examples/backends/postgres"
 	"github.com/vmcp-dev/vmcp/internal/testmode"
-	"github.com/vmcp-dev/vmcp/runs/runstest/pgtest"
+	"github.com/vmcp-dev/vmcp/script/durable/runstest"
 )
 
 type affected struct {
@@ -31,7 +31,7 @@ func startPostgres(t *testing.T, o postgres.Options) *toolclient.Client {
 
 func TestPostgres(t *testing.T) {
 	testmode.NeedThorough(t)
-	server := pgtest.Start(t)
+	server := runstest.Start(t)
 	c := startPostgres(t, postgres.Options{DSN: server.URL(), Timeout: 2 * time.Second})
 	must := func(sql string, params ...any) {
 		t.Helper()

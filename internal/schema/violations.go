@@ -12,7 +12,7 @@ import (
 	"golang.org/x/text/language"
 	"golang.org/x/text/message"
 
-	"github.com/vmcp-dev/vmcp/internal/clip"
+	"github.com/vmcp-dev/vmcp/internal/display"
 )
 
 // Violation is one place at which a value is not valid by its schema.
@@ -73,7 +73,7 @@ func violations(e *jsonschema.ValidationError) Violations {
 
 func collect(e *jsonschema.ValidationError, out *Violations) {
 	add := func(kind Kind, path []string, format string, args ...any) {
-		*out = append(*out, Violation{pathOf(path), path, kind, clip.Text(fmt.Sprintf(format, args...), 500)})
+		*out = append(*out, Violation{pathOf(path), path, kind, display.ClipText(fmt.Sprintf(format, args...), 500)})
 	}
 	at := e.InstanceLocation
 	switch k := e.ErrorKind.(type) {
@@ -145,13 +145,13 @@ func list(values []any) string {
 // show formats a value for a message, cut to 80 bytes.
 func show(v any) string {
 	if s, ok := v.(string); ok {
-		return strconv.Quote(clip.Text(s, 80))
+		return strconv.Quote(display.ClipText(s, 80))
 	}
 	data, err := marshal(v)
 	if err != nil {
 		return fmt.Sprint(v)
 	}
-	return clip.Text(string(data), 80)
+	return display.ClipText(string(data), 80)
 }
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/vmcp-dev/vmcp/backends"
-	"github.com/vmcp-dev/vmcp/internal/spell"
+	"github.com/vmcp-dev/vmcp/internal/display"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
 
@@ -103,7 +103,7 @@ func (v *View) UnknownTool(name string) string {
 	if !v.Whole() {
 		names = slices.DeleteFunc(names, func(name string) bool { return !v.Shows(v.c.toolByName[name]) })
 	}
-	best := spell.Nearest(name, names)
+	best := display.Nearest(name, names)
 	if best != "" {
 		msg += fmt.Sprintf("; did you mean %q?", best)
 	}

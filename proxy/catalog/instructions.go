@@ -4,9 +4,8 @@ import (
 	"strings"
 
 	"github.com/vmcp-dev/vmcp/backends"
-	"github.com/vmcp-dev/vmcp/internal/clip"
+	"github.com/vmcp-dev/vmcp/internal/display"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
-	"github.com/vmcp-dev/vmcp/internal/visible"
 )
 
 // maxInstructions bounds the instructions of all backends together, in bytes: clients add them to every conversation.
@@ -40,7 +39,7 @@ func (b *builder) composeInstructions(offers map[string]*backends.Offer) (parts 
 		names, texts = append(names, be.Name), append(texts, strings.TrimSpace(o.Instructions))
 		b.reportHidden(be.Name, "instructions", o.Instructions)
 	}
-	share := clip.Share(texts, room)
+	share := display.Share(texts, room)
 	for i, text := range texts {
 		if len(text) > share {
 			b.problem(names[i], "instructions", "cut to %d of %d bytes: the limit of all backends together is %d", share, len(text), maxInstructions)
@@ -58,14 +57,14 @@ const cutMark = " […]"
 
 // cutText is the beginning of a text, at most n bytes including the mark at its end.
 func cutText(text string, n int) string {
-	return clip.Bytes(text, max(0, n-len(cutMark))) + cutMark
+	return display.Bytes(text, max(0, n-len(cutMark))) + cutMark
 }
 
 // reportHidden reports invisible characters in a backend's texts.
 func (b *builder) reportHidden(backend, entry string, texts ...string) {
 	var names []string
 	for _, text := range texts {
-		names = append(names, visible.Hidden(text)...)
+		names = append(names, display.Hidden(text)...)
 	}
 	const most = 8
 	switch {

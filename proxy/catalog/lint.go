@@ -5,8 +5,8 @@ import (
 	"slices"
 
 	"github.com/vmcp-dev/vmcp/internal/diag"
+	"github.com/vmcp-dev/vmcp/internal/display"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
-	"github.com/vmcp-dev/vmcp/internal/spell"
 
 	"github.com/vmcp-dev/vmcp/script/check"
 )
@@ -77,6 +77,6 @@ func (b *builder) lintComposite(s *ScriptedTool, tools map[string]check.Tool) {
 		if _, ok := tools[t.Name]; ok {
 			continue
 		}
-		b.problem("", s.Name, "%s: no tool %q%s", t.Path, t.Name, spell.Hint(t.Name, slices.Sorted(maps.Keys(tools))))
+		b.problem("", s.Name, "%s: no tool %q%s", t.Path, t.Name, display.Hint(t.Name, slices.Sorted(maps.Keys(tools))))
 	}
 }

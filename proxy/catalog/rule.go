@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/vmcp-dev/vmcp/internal/clip"
+	"github.com/vmcp-dev/vmcp/internal/display"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 )
 
@@ -34,7 +34,7 @@ func (r *repair) note(at, format string, args ...any) {
 		r.more++
 		return
 	}
-	r.notes = append(r.notes, clip.Text(at+": "+fmt.Sprintf(format, args...), maxNote))
+	r.notes = append(r.notes, display.ClipText(at+": "+fmt.Sprintf(format, args...), maxNote))
 }
 
 // leaveOut notes that a value has the wrong type, and returns nil.

@@ -19,9 +19,9 @@ import (
 	"encoding/json"
 	"time"
 
-	"github.com/vmcp-dev/vmcp/internal/clip"
+	"github.com/vmcp-dev/vmcp/internal/display"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
-	"github.com/vmcp-dev/vmcp/runs/seal"
+	"github.com/vmcp-dev/vmcp/script/durable"
 )
 
 const (
@@ -76,7 +76,7 @@ func IdsNew() string {
 
 // A Sealer seals and opens ids.
 type Sealer struct {
-	ring  *seal.Ring
+	ring  *durable.Ring
 	space string
 	owner string
 	now   func() time.Time
@@ -84,7 +84,7 @@ type Sealer struct {
 
 // NewSealer returns a sealer with the keys of a ring. space is the namespace of the ids, such as the schema of a
 // cluster: ids of another one do not open. owner is the id of this replica, and now the clock that all replicas share.
-func NewSealer(ring *seal.Ring, space, owner string, now func() time.Time) *Sealer {
+func NewSealer(ring *durable.Ring, space, owner string, now func() time.Time) *Sealer {
 	return &Sealer{ring: ring, space: space, owner: owner, now: now}
 }
 
@@ -110,7 +110,7 @@ func (l *Sealer) Seal(s *IdsSession) string {
 	} else {
 		b = append(b, 0)
 	}
-	return base64.RawURLEncoding.EncodeToString(l.ring.Encrypt(seal.Session, l.space, b))
+	return base64.RawURLEncoding.EncodeToString(l.ring.Encrypt(durable.Session, l.space, b))
 }
 
 // shorten limits a clientInfo to maxInfo bytes: of a larger one it keeps the beginnings of name and version.
@@ -119,7 +119,7 @@ func shorten(info json.RawMessage) json.RawMessage {
 		return info
 	}
 	for n := 100; n > 0; n /= 2 { // a character may take several bytes, and an escape six
-		short := new(jsonscan.Object).Text("name", clip.Text(jsonscan.GetString(info, "name"), n)).Text("version", clip.Text(jsonscan.GetString(info, "version"), n/2)).JSON()
+		short := new(jsonscan.Object).Text("name", display.ClipText(jsonscan.GetString(info, "name"), n)).Text("version", display.ClipText(jsonscan.GetString(info, "version"), n/2)).JSON()
 		if len(short) <= maxInfo {
 			return short
 		}
@@ -137,7 +137,7 @@ func (l *Sealer) Open(text string) (s *IdsSession, ok bool) {
 	if err != nil {
 		return nil, false
 	}
-	b, err := l.ring.Open(seal.Session, l.space, sealed)
+	b, err := l.ring.Open(durable.Session, l.space, sealed)
 	if err != nil {
 		return nil, false
 	}

@@ -12,18 +12,18 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/vmcp-dev/vmcp/runs/seal"
+	"github.com/vmcp-dev/vmcp/script/durable"
 )
 
-func key(id string) seal.Key { return seal.Key{ID: id, Secret: bytes.Repeat([]byte(id[:1]), 32)} }
+func key(id string) durable.Key { return durable.Key{ID: id, Secret: bytes.Repeat([]byte(id[:1]), 32)} }
 
-func ring(t *testing.T, ids ...string) *seal.Ring {
+func ring(t *testing.T, ids ...string) *durable.Ring {
 	t.Helper()
-	var keys []seal.Key
+	var keys []durable.Key
 	for _, id := range ids {
 		keys = append(keys, key(id))
 	}
-	r, err := seal.New(keys)
+	r, err := durable.SealNew(keys)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,8 +82,8 @@ func TestNothingElseOpens(t *testing.T) {
 	bad := []string{"", "a", good[:len(good)-1], good + "A", good + "=", " " + good, good[4:], strings.Repeat("A", Longest+4), IdsNew(),
 		NewSealer(ring(t, "b"), "vmcp", "r", time.Now).Seal(idsSession()),
 		NewSealer(ring(t, "a"), "other", "r", time.Now).Seal(idsSession()),
-		base64.RawURLEncoding.EncodeToString(ring(t, "a").Encrypt(seal.State, "vmcp", []byte("run x"))),
-		base64.RawURLEncoding.EncodeToString(ring(t, "a").Encrypt(seal.Session, "vmcp", []byte("run x"))),
+		base64.RawURLEncoding.EncodeToString(ring(t, "a").Encrypt(durable.SealState, "vmcp", []byte("run x"))),
+		base64.RawURLEncoding.EncodeToString(ring(t, "a").Encrypt(durable.Session, "vmcp", []byte("run x"))),
 	}
 	for i := range good {
 		for _, c := range []byte("AB_") {
@@ -110,12 +110,12 @@ func TestRotation(t *testing.T) {
 			t.Errorf("opens: %v, want %v", ok, want)
 		}
 	}
-	r.Replace([]seal.Key{key("a"), key("b")})
+	r.Replace([]durable.Key{key("a"), key("b")})
 	opens(old, true)
-	r.Replace([]seal.Key{key("b"), key("a")})
+	r.Replace([]durable.Key{key("b"), key("a")})
 	opens(old, true)
 	next := l.Seal(idsSession())
-	r.Replace([]seal.Key{key("b")})
+	r.Replace([]durable.Key{key("b")})
 	opens(old, false)
 	opens(next, true)
 }
@@ -152,7 +152,7 @@ func TestAge(t *testing.T) {
 }
 
 func BenchmarkOpen(b *testing.B) {
-	r, _ := seal.New([]seal.Key{key("a")})
+	r, _ := durable.SealNew([]durable.Key{key("a")})
 	l := NewSealer(r, "vmcp", "REPLICA", time.Now)
 	text := l.Seal(idsSession())
 	b.ReportMetric(float64(len(text)), "characters")

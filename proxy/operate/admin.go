@@ -15,8 +15,8 @@ import (
 	"sync/atomic"
 
 	"github.com/vmcp-dev/vmcp/backends"
+	"github.com/vmcp-dev/vmcp/internal/display"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
-	"github.com/vmcp-dev/vmcp/internal/spell"
 	"github.com/vmcp-dev/vmcp/proxy/status"
 )
 
@@ -89,7 +89,7 @@ func (a *api) serveTool(w http.ResponseWriter, r *http.Request) {
 // notFound answers 404, with the nearest known name as a hint.
 func (a *api) notFound(w http.ResponseWriter, kind, name string, known []string) {
 	hint := ""
-	if near := spell.Nearest(name, known); near != "" && near != name {
+	if near := display.Nearest(name, known); near != "" && near != name {
 		hint = fmt.Sprintf("did you mean %q?", near)
 	}
 	a.fail(w, http.StatusNotFound, fmt.Sprintf("no %s %q", kind, name), hint)

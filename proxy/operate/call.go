@@ -16,8 +16,7 @@ import (
 	"github.com/vmcp-dev/vmcp/proxy/edge"
 
 	"github.com/vmcp-dev/vmcp/proxy/runs"
-	store "github.com/vmcp-dev/vmcp/runs"
-	"github.com/vmcp-dev/vmcp/runs/answers"
+	"github.com/vmcp-dev/vmcp/script/durable"
 )
 
 const (
@@ -189,17 +188,17 @@ func (c *Console) answer(w http.ResponseWriter, r *http.Request, s *settings, id
 		fail(w, r, http.StatusServiceUnavailable, "the store of runs is not open yet", "")
 		return
 	}
-	err := answers.Give(r.Context(), runs, id, answers.Answer{Key: in.Key, Action: in.Action, Content: in.Content})
+	err := durable.Give(r.Context(), runs, id, durable.Answer{Key: in.Key, Action: in.Action, Content: in.Content})
 	switch {
 	case err == nil && WantsHTML(r):
 		Result(w, json.RawMessage(`{"content":[{"type":"text","text":"The answer is stored; the run goes on."}]}`))
 	case err == nil:
 		w.WriteHeader(http.StatusNoContent)
-	case errors.Is(err, store.ErrUnknown):
+	case errors.Is(err, durable.ErrUnknown):
 		fail(w, r, http.StatusNotFound, "no run "+id, "")
-	case errors.Is(err, store.ErrEnded), errors.Is(err, store.ErrAnswered), errors.Is(err, store.ErrLate), errors.Is(err, store.ErrNoQuestion):
+	case errors.Is(err, durable.ErrEnded), errors.Is(err, durable.ErrAnswered), errors.Is(err, durable.ErrLate), errors.Is(err, durable.ErrNoQuestion):
 		fail(w, r, http.StatusConflict, err.Error(), "")
-	case errors.As(err, new(*answers.Invalid)):
+	case errors.As(err, new(*durable.Invalid)):
 		fail(w, r, http.StatusBadRequest, c.o.HideText(err.Error()), "")
 	default:
 		fail(w, r, http.StatusServiceUnavailable, c.o.HideText(err.Error()), "")

@@ -28,7 +28,7 @@ import (
 	"github.com/vmcp-dev/vmcp/proxy/runs"
 
 	"github.com/vmcp-dev/vmcp/proxy/status"
-	store "github.com/vmcp-dev/vmcp/runs"
+	"github.com/vmcp-dev/vmcp/script/durable"
 )
 
 // Options are the parts of the proxy that a Console uses.
@@ -38,7 +38,7 @@ type ConsoleOptions struct {
 	// Version is the number of the current catalog.
 	Version func() uint64
 	Runs    *runs.Runs
-	Store   func() store.Store
+	Store   func() durable.RunsStore
 	// Call serves a request of a client.
 	Call func(context.Context, edge.Request) (*backends.Response, error)
 	// Within is the context for serving a request; Turned is called for each refused one.

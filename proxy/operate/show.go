@@ -10,9 +10,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/vmcp-dev/vmcp/internal/clip"
+	"github.com/vmcp-dev/vmcp/internal/display"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
-	"github.com/vmcp-dev/vmcp/internal/visible"
+
 	"github.com/vmcp-dev/vmcp/proxy/status"
 )
 
@@ -28,17 +28,21 @@ const (
 // functions are the functions of the templates. Texts of others pass line or text, which make invisible characters
 // visible.
 var functions = template.FuncMap{
-	"line":     func(s string) string { return visible.Line(clip.Line(strings.ToValidUTF8(s, "\uFFFD"), maxLine)) },
-	"text":     func(s string) string { return shown(s) },
-	"json":     func(v json.RawMessage) string { return shown(pretty(v)) },
-	"path":     url.PathEscape,
-	"ago":      ago,
-	"clock":    func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") },
-	"iso":      func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
-	"ms":       duration,
-	"bytes":    size,
-	"count":    count,
-	"short":    func(s string) string { return visible.Line(clip.Line(strings.TrimPrefix(s, "sha256:"), 12)) },
+	"line": func(s string) string {
+		return display.VisibleLine(display.ClipLine(strings.ToValidUTF8(s, "\uFFFD"), maxLine))
+	},
+	"text":  func(s string) string { return shown(s) },
+	"json":  func(v json.RawMessage) string { return shown(pretty(v)) },
+	"path":  url.PathEscape,
+	"ago":   ago,
+	"clock": func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") },
+	"iso":   func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
+	"ms":    duration,
+	"bytes": size,
+	"count": count,
+	"short": func(s string) string {
+		return display.VisibleLine(display.ClipLine(strings.TrimPrefix(s, "sha256:"), 12))
+	},
 	"first":    firstLine,
 	"sections": func() []string { return []string{"overview", "tools", "runs", "problems"} },
 	"hints":    hints,
@@ -47,13 +51,13 @@ var functions = template.FuncMap{
 
 // shown is a text in the form for a page.
 func shown(s string) string {
-	return visible.Text(clip.Counted(strings.ToValidUTF8(s, "\uFFFD"), maxShown))
+	return display.VisibleText(display.Counted(strings.ToValidUTF8(s, "\uFFFD"), maxShown))
 }
 
 // firstLine is the beginning of a description.
 func firstLine(s string) string {
 	line, _, _ := strings.Cut(strings.TrimSpace(s), "\n")
-	return visible.Line(clip.Line(strings.ToValidUTF8(line, "\uFFFD"), maxLine))
+	return display.VisibleLine(display.ClipLine(strings.ToValidUTF8(line, "\uFFFD"), maxLine))
 }
 
 // pretty indents JSON; numbers are unchanged.
@@ -258,7 +262,7 @@ func contentOf(v json.RawMessage) content {
 		return content{kind, shown(text)}
 	case "image", "audio":
 		data := jsonscan.Get(v, "data")
-		return content{kind, fmt.Sprintf("%s, %s", visible.Line(clip.Line(jsonscan.GetString(v, "mimeType"), maxLine)), size(max(0, len(data)-2)*3/4))}
+		return content{kind, fmt.Sprintf("%s, %s", display.VisibleLine(display.ClipLine(jsonscan.GetString(v, "mimeType"), maxLine)), size(max(0, len(data)-2)*3/4))}
 	}
 	return content{kind, shown(pretty(v))}
 }

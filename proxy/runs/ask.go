@@ -15,8 +15,8 @@ import (
 	"time"
 
 	"github.com/vmcp-dev/vmcp/internal/wire"
-	store "github.com/vmcp-dev/vmcp/runs"
 	"github.com/vmcp-dev/vmcp/script"
+	"github.com/vmcp-dev/vmcp/script/durable"
 )
 
 // A request that a backend makes during a call (elicitation, sampling, roots) becomes a question of the run, stored and
@@ -37,10 +37,10 @@ const (
 // questions are the questions of a run, as far as this part knows them.
 type questions struct {
 	mu     sync.Mutex
-	all    map[string]store.Question // by key; guarded by mu, like all below
-	bytes  int                       //
-	open   []*open                   // calls wait for their answers
-	opened chan struct{}             // closed when there is one more in open
+	all    map[string]durable.Question // by key; guarded by mu, like all below
+	bytes  int                         //
+	open   []*open                     // calls wait for their answers
+	opened chan struct{}               // closed when there is one more in open
 }
 
 // open is a question for whose answer a call waits.
@@ -83,7 +83,7 @@ func (a *questions) add(q script.Question) error {
 		return wire.Errorf(wire.InternalError, "the questions of the run have more than %d MB", maxQuestionBytes>>20)
 	}
 	a.bytes += size
-	a.all[q.Key] = store.Question{Key: q.Key, Method: q.Method, Params: q.Params, Deadline: q.Deadline}
+	a.all[q.Key] = durable.Question{Key: q.Key, Method: q.Method, Params: q.Params, Deadline: q.Deadline}
 	return nil
 }
 
@@ -138,7 +138,7 @@ func (p *Part) storeAsked(ctx context.Context, q script.Question) error {
 			return nil
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
-		case !errors.Is(err, store.ErrUnavailable):
+		case !errors.Is(err, durable.ErrUnavailable):
 			return storeError(p.ID, errors.Unwrap(err)) // for the backend
 		}
 		if err := wait(ctx, nil, retryAfter); err != nil {
@@ -149,9 +149,9 @@ func (p *Part) storeAsked(ctx context.Context, q script.Question) error {
 
 // StoreQuestions stores questions of the run, before anybody is asked.
 func (p *Part) StoreQuestions(ctx context.Context, asked ...script.Question) error {
-	var all []store.Question
+	var all []durable.Question
 	for _, q := range asked {
-		all = append(all, store.Question{Key: q.Key, Method: q.Method, Params: q.Params, Deadline: q.Deadline})
+		all = append(all, durable.Question{Key: q.Key, Method: q.Method, Params: q.Params, Deadline: q.Deadline})
 	}
 	began := time.Now()
 	l, _, err := p.journal.row(ctx)
@@ -166,11 +166,11 @@ func (p *Part) StoreQuestions(ctx context.Context, asked ...script.Question) err
 }
 
 // answerTo waits for the answer to an open question.
-func (p *Part) answerTo(ctx context.Context, l store.Lease, o *open) (json.RawMessage, error) {
+func (p *Part) answerTo(ctx context.Context, l durable.Lease, o *open) (json.RawMessage, error) {
 	for {
 		changed := p.store.Changed()
 		all, err := l.Answers(ctx)
-		if err != nil && ctx.Err() == nil && !errors.Is(err, store.ErrUnavailable) {
+		if err != nil && ctx.Err() == nil && !errors.Is(err, durable.ErrUnavailable) {
 			return nil, storeError(p.ID, err)
 		}
 		for _, q := range all {
@@ -191,7 +191,7 @@ func (p *Part) answerTo(ctx context.Context, l store.Lease, o *open) (json.RawMe
 			err = context.Cause(ctx)
 		}
 		again.Stop()
-		if err != nil && !errors.Is(err, store.ErrUnavailable) {
+		if err != nil && !errors.Is(err, durable.ErrUnavailable) {
 			return nil, err
 		}
 	}
@@ -219,7 +219,7 @@ func (a *questions) leave(o *open) {
 	}
 }
 
-func (a *questions) answered(q store.Question) {
+func (a *questions) answered(q durable.Question) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.bytes += len(q.Answer)
@@ -252,7 +252,7 @@ func (p *Part) Unanswered(ctx context.Context, asked []script.Question) []script
 	}
 	var open []script.Question
 	for _, q := range asked {
-		if slices.ContainsFunc(all, func(a store.Question) bool { return a.Key == q.Key && a.Answer == nil }) {
+		if slices.ContainsFunc(all, func(a durable.Question) bool { return a.Key == q.Key && a.Answer == nil }) {
 			open = append(open, q)
 		}
 	}

@@ -6,7 +6,7 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 	"github.com/vmcp-dev/vmcp/proxy/observe"
-	store "github.com/vmcp-dev/vmcp/runs"
+	"github.com/vmcp-dev/vmcp/script/durable"
 )
 
 // ErrState refuses a requestState. It does not say what is wrong: a client that did not receive the state must not
@@ -44,35 +44,35 @@ func refusal(reason, run, format string, args ...any) error {
 
 // failed is the outcome of a part that failed by an error of its store.
 func failed(id string, err error, kept bool) Outcome {
-	var limit *store.LimitError
+	var limit *durable.LimitError
 	run := ""
 	if kept {
 		run = id
 	}
 	switch {
 	case errors.As(err, &limit):
-		return Outcome{State: store.Failed, Error: limit.Error(), Kept: kept, How: observe.Limit}
-	case errors.Is(err, store.ErrTaken), errors.Is(err, store.ErrExists), errors.Is(err, store.ErrCancelled):
-		return Outcome{State: store.Running, Err: errTakenOver, Kept: true}
+		return Outcome{State: durable.Failed, Error: limit.Error(), Kept: kept, How: observe.Limit}
+	case errors.Is(err, durable.ErrTaken), errors.Is(err, durable.ErrExists), errors.Is(err, durable.ErrCancelled):
+		return Outcome{State: durable.Running, Err: errTakenOver, Kept: true}
 	}
-	return Outcome{State: store.Running, Err: storeError(run, err), Kept: kept}
+	return Outcome{State: durable.Running, Err: storeError(run, err), Kept: kept}
 }
 
 // storeError converts an error of the store to one for a request.
 func storeError(run string, err error) error {
-	var limit *store.LimitError
+	var limit *durable.LimitError
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, store.ErrOtherRequest):
+	case errors.Is(err, durable.ErrOtherRequest):
 		return wire.Errorf(wire.InvalidParams, "the idempotency key belongs to another request")
-	case errors.Is(err, store.ErrUnknown), errors.Is(err, store.ErrSealed):
+	case errors.Is(err, durable.ErrUnknown), errors.Is(err, durable.ErrSealed):
 		return ErrState
-	case errors.Is(err, store.ErrDamaged):
+	case errors.Is(err, durable.RunsErrDamaged):
 		return refusal("damaged", run, "the run's journal is damaged: %s", run)
 	case errors.As(err, &limit):
 		return wire.Errorf(wire.InternalError, "%v", limit)
-	case errors.Is(err, store.ErrTaken):
+	case errors.Is(err, durable.ErrTaken):
 		return refusal("taken over", run, "another process has acquired the run; send the request again")
 	}
 	return refusal("store", run, "the store of runs does not answer; send the request again later")

@@ -18,10 +18,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/vmcp-dev/vmcp/internal/clip"
+	"github.com/vmcp-dev/vmcp/internal/display"
 	"github.com/vmcp-dev/vmcp/internal/secret"
-	store "github.com/vmcp-dev/vmcp/runs"
 	"github.com/vmcp-dev/vmcp/script"
+	"github.com/vmcp-dev/vmcp/script/durable"
 )
 
 const (
@@ -43,7 +43,7 @@ const (
 type HistoryOptions struct {
 	Secrets *secret.Redactor
 	// Store returns the store of runs; nil while there is none.
-	Store func() store.Store
+	Store func() durable.RunsStore
 	// Changed is called when the history has changed. It must not block. May be nil.
 	Changed func()
 }
@@ -94,7 +94,7 @@ type HistoryRun struct {
 
 // End is the end of a part of a run.
 type End struct {
-	State  store.State
+	State  durable.RunsState
 	Error  string
 	Result json.RawMessage // a CallToolResult; nil if there is none
 }
@@ -113,7 +113,7 @@ func (h *Runs) Begin(ctx context.Context, run HistoryRun) context.Context {
 	defer h.mu.Unlock()
 	r := h.recall(run.ID)
 	if r == nil {
-		r = &record{runs: h, id: run.ID, tool: clip.Text(run.Tool, maxText), began: time.Now(), index: map[string]int{}}
+		r = &record{runs: h, id: run.ID, tool: display.ClipText(run.Tool, maxText), began: time.Now(), index: map[string]int{}}
 		r.grow(int64(overhead + len(r.tool)))
 		r.args = r.value(run.Args)
 	}

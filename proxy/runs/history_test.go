@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/vmcp-dev/vmcp/internal/secret"
-	store "github.com/vmcp-dev/vmcp/runs"
-	"github.com/vmcp-dev/vmcp/runs/memory"
+	"github.com/vmcp-dev/vmcp/script/durable"
+
 	"github.com/vmcp-dev/vmcp/script"
 )
 
@@ -21,7 +21,7 @@ func ended(h *Runs, id string, events ...script.Event) {
 	for _, e := range events {
 		Steps(ctx)(e)
 	}
-	h.End(ctx, End{State: store.Done, Result: json.RawMessage(`{"content":[]}`)})
+	h.End(ctx, End{State: durable.Done, Result: json.RawMessage(`{"content":[]}`)})
 }
 
 func event(key string) script.Event {
@@ -68,7 +68,7 @@ func TestMemoryIsBounded(t *testing.T) {
 			big.Key = fmt.Sprint(k)
 			Steps(ctx)(big)
 		}
-		h.End(ctx, End{State: store.Failed, Error: strings.Repeat("e", 10_000), Result: big.Result})
+		h.End(ctx, End{State: durable.Failed, Error: strings.Repeat("e", 10_000), Result: big.Result})
 	}
 	if h.bytes > HistoryMaxBytes || h.bytes < HistoryMaxBytes/2 || len(h.past) > 100 || h.held.Load() != 0 {
 		t.Errorf("%d bytes of %d runs that ended, %d of those under way", h.bytes, len(h.past), h.held.Load())
@@ -154,10 +154,10 @@ func TestARunUnderWay(t *testing.T) {
 // A kept run is reported as the store has it, also if another process has executed it; an open question is readable
 // whether or not values are kept.
 func TestTheStoreTakesOver(t *testing.T) {
-	kept := memory.New(store.Options{}, script.NewPool(64<<20, 10, nil))
+	kept := durable.MemoryNew(durable.RunsOptions{}, script.NewPool(64<<20, 10, nil))
 	t.Cleanup(func() { kept.Close() })
-	h := HistoryNew(HistoryOptions{Store: func() store.Store { return kept }})
-	row, _, err := kept.Start(t.Context(), store.Run{Tool: "onboard", Args: json.RawMessage(`{"who":"ana"}`)})
+	h := HistoryNew(HistoryOptions{Store: func() durable.RunsStore { return kept }})
+	row, _, err := kept.Start(t.Context(), durable.RunsRun{Tool: "onboard", Args: json.RawMessage(`{"who":"ana"}`)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -165,8 +165,8 @@ func TestTheStoreTakesOver(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	q := store.Question{Key: "1", Method: "elicitation/create", Params: json.RawMessage(`{"message":"Ship?","requestedSchema":{"type":"object"}}`)}
-	if err := l.End(t.Context(), store.Outcome{State: store.Waiting, Questions: []store.Question{q}}); err != nil {
+	q := durable.Question{Key: "1", Method: "elicitation/create", Params: json.RawMessage(`{"message":"Ship?","requestedSchema":{"type":"object"}}`)}
+	if err := l.End(t.Context(), durable.Outcome{State: durable.Waiting, Questions: []durable.Question{q}}); err != nil {
 		t.Fatal(err)
 	}
 	list, err := h.List(t.Context())

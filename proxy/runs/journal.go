@@ -7,8 +7,8 @@ import (
 	"sync"
 	"time"
 
-	store "github.com/vmcp-dev/vmcp/runs"
 	"github.com/vmcp-dev/vmcp/script"
+	"github.com/vmcp-dev/vmcp/script/durable"
 )
 
 // journal is the journal of one part of a run. A run gets a row in the store only when it needs one: until then its
@@ -22,11 +22,11 @@ type journal struct {
 	kept   kept       // entries from before there was a row
 
 	mu    sync.Mutex
-	lease store.Lease // guarded by mu; nil: there is no row
+	lease durable.Lease // guarded by mu; nil: there is no row
 }
 
 // current is the lease; nil while there is no row.
-func (j *journal) current() store.Lease {
+func (j *journal) current() durable.Lease {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.lease
@@ -55,7 +55,7 @@ func (j *journal) Begin(ctx context.Context, e script.Entry) error {
 
 // row returns the run's lease. If the run has no row, it makes one in one write, with the entries so far and the
 // effects begun that are about to be executed; written is true then.
-func (j *journal) row(ctx context.Context, begun ...script.Entry) (l store.Lease, written bool, err error) {
+func (j *journal) row(ctx context.Context, begun ...script.Entry) (l durable.Lease, written bool, err error) {
 	if l := j.current(); l != nil {
 		return l, false, nil
 	}
@@ -91,9 +91,9 @@ func (j *journal) Record(e script.Entry) error {
 	}
 	l := j.current()
 	err := l.Record(e)
-	var limit *store.LimitError
+	var limit *durable.LimitError
 	if errors.As(err, &limit) { // what was begun has ended nevertheless
-		if again := l.Record(store.TooLarge(e, limit)); again != nil && !errors.As(again, &limit) {
+		if again := l.Record(durable.TooLarge(e, limit)); again != nil && !errors.As(again, &limit) {
 			err = again
 		}
 	}
@@ -133,7 +133,7 @@ func (j *journal) Close() error {
 // kept has the entries of a journal in memory. A slice that grows is in memory twice for a moment, so this one grows by
 // pieces. The memory of entries is charged to the run (package script).
 type kept struct {
-	bounds  store.Options
+	bounds  durable.RunsOptions
 	pieces  [][]script.Entry
 	entries int
 	bytes   int64
@@ -144,7 +144,7 @@ const piece = 1024
 
 // add adds an entry. The error is a *store.LimitError.
 func (k *kept) add(e script.Entry) error {
-	k.entries, k.bytes = k.entries+1, k.bytes+store.Size(e)
+	k.entries, k.bytes = k.entries+1, k.bytes+durable.Size(e)
 	if err := k.bounds.Admit(k.entries, k.bytes); err != nil {
 		return err
 	}

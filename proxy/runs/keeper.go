@@ -20,8 +20,8 @@ import (
 	"time"
 
 	"github.com/vmcp-dev/vmcp/proxy/observe"
-	store "github.com/vmcp-dev/vmcp/runs"
 	"github.com/vmcp-dev/vmcp/script"
+	"github.com/vmcp-dev/vmcp/script/durable"
 )
 
 // Options configure a Keeper.
@@ -49,9 +49,9 @@ type Keeper struct {
 	away    bool // the store did not answer the last query; only loop uses it
 
 	mu        sync.Mutex
-	store     store.Store              // the configured one; guarded by mu, like all below
-	ephemeral store.Store              // for runs that are never kept, in memory
-	unwritten store.Options            // bounds of journals of runs without a row
+	store     durable.RunsStore        // the configured one; guarded by mu, like all below
+	ephemeral durable.RunsStore        // for runs that are never kept, in memory
+	unwritten durable.RunsOptions      // bounds of journals of runs without a row
 	keep      Keep                     //
 	active    map[string]*Part         // by run id
 	taking    map[string]chan struct{} // runs that this process is about to acquire; closed afterwards
@@ -80,14 +80,14 @@ const (
 
 // New makes a Keeper.
 func New(o Options) *Keeper {
-	k := &Keeper{options: o, owner: store.NewID(), active: map[string]*Part{}, taking: map[string]chan struct{}{}, drained: make(chan struct{})}
+	k := &Keeper{options: o, owner: durable.NewID(), active: map[string]*Part{}, taking: map[string]chan struct{}{}, drained: make(chan struct{})}
 	k.life, k.end = context.WithCancel(context.Background())
 	return k
 }
 
 // Use sets the stores. ephemeral is for runs that are never kept; unwritten bounds the journals of runs that have no
 // row yet.
-func (k *Keeper) Use(of, ephemeral store.Store, unwritten store.Options) {
+func (k *Keeper) Use(of, ephemeral durable.RunsStore, unwritten durable.RunsOptions) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.store, k.ephemeral, k.unwritten = of, ephemeral, unwritten.WithDefaults()
@@ -112,7 +112,7 @@ func (k *Keeper) Retain(keep Keep) {
 }
 
 // Store is the configured store; nil before there is one.
-func (k *Keeper) Store() store.Store {
+func (k *Keeper) Store() durable.RunsStore {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.store
@@ -125,7 +125,7 @@ func (k *Keeper) wrote(began time.Time, err error) {
 	if !began.IsZero() {
 		took = time.Since(began)
 	}
-	if errors.Is(err, store.ErrTaken) || errors.Is(err, store.ErrCancelled) || errors.As(err, new(*store.LimitError)) {
+	if errors.Is(err, durable.ErrTaken) || errors.Is(err, durable.ErrCancelled) || errors.As(err, new(*durable.LimitError)) {
 		err = nil // not a failure of the store
 	}
 	k.options.Wrote(took, err)
@@ -134,7 +134,7 @@ func (k *Keeper) wrote(began time.Time, err error) {
 func (k *Keeper) over(p *Part, o Outcome) { k.options.Over(p.run.Tool, o) }
 
 // countEnds counts the runs that have ended without a part: they were cancelled, or their journal is damaged.
-func (k *Keeper) countEnds(of store.Store) {
+func (k *Keeper) countEnds(of durable.RunsStore) {
 	ctx, cancel := context.WithTimeout(k.life, endWithin)
 	defer cancel()
 	for {
@@ -155,7 +155,7 @@ func (k *Keeper) countEnds(of store.Store) {
 const countAtOnce = 100
 
 // of is the store of kept runs, or with never that of runs that are never kept.
-func (k *Keeper) of(never bool) store.Store {
+func (k *Keeper) of(never bool) durable.RunsStore {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if never {
@@ -165,8 +165,8 @@ func (k *Keeper) of(never bool) store.Store {
 }
 
 // Begin begins a run that has no row yet; s is stored with the row when it gets one. The caller executes the part.
-func (k *Keeper) Begin(run store.Run, s Settings, never bool) *Part {
-	run.ID = store.NewID()
+func (k *Keeper) Begin(run durable.RunsRun, s Settings, never bool) *Part {
+	run.ID = durable.NewID()
 	p := k.newPart(run, k.of(never), Request)
 	p.settings = &s
 	p.waiters = 1
@@ -181,7 +181,7 @@ func (k *Keeper) Begin(run store.Run, s Settings, never bool) *Part {
 }
 
 // Start creates a run with a row, or finds the run with the same idempotency key.
-func (k *Keeper) Start(ctx context.Context, run store.Run) (id string, isNew bool, err error) {
+func (k *Keeper) Start(ctx context.Context, run durable.RunsRun) (id string, isNew bool, err error) {
 	began := time.Now()
 	r, isNew, err := k.of(false).Start(ctx, run)
 	k.wrote(began, err)
@@ -192,7 +192,7 @@ func (k *Keeper) Start(ctx context.Context, run store.Run) (id string, isNew boo
 // be repeated.
 func (k *Keeper) Answer(ctx context.Context, id, key string, answer []byte, never bool) error {
 	err := k.of(never).Answer(ctx, id, key, answer)
-	for _, harmless := range []error{store.ErrAnswered, store.ErrEnded, store.ErrNoQuestion, store.ErrLate} {
+	for _, harmless := range []error{durable.ErrAnswered, durable.ErrEnded, durable.ErrNoQuestion, durable.ErrLate} {
 		if errors.Is(err, harmless) {
 			return nil
 		}
@@ -214,7 +214,7 @@ func (k *Keeper) Join(ctx context.Context, id string, never, force bool, asks fu
 		if err != nil || p != nil {
 			return p, mine, nil, err
 		}
-		if at.State != store.Running {
+		if at.State != durable.Running {
 			return nil, false, at, nil
 		}
 		if slices.ContainsFunc(at.Questions, asks) {
@@ -228,7 +228,7 @@ func (k *Keeper) Join(ctx context.Context, id string, never, force bool, asks fu
 }
 
 // joinOrTake joins the part of a run, acquires the run, or returns its state: Running while another process has it.
-func (k *Keeper) joinOrTake(ctx context.Context, of store.Store, id string, force bool) (p *Part, mine bool, at *Outcome, err error) {
+func (k *Keeper) joinOrTake(ctx context.Context, of durable.RunsStore, id string, force bool) (p *Part, mine bool, at *Outcome, err error) {
 	p, done, err := k.enter(ctx, id)
 	if err != nil || p != nil {
 		return p, false, nil, err
@@ -246,18 +246,18 @@ func (k *Keeper) joinOrTake(ctx context.Context, of store.Store, id string, forc
 	case err == nil:
 		k.options.Resumed(Request)
 		return k.began(l, of, Request), true, nil, nil
-	case errors.Is(err, store.ErrBusy), errors.Is(err, store.ErrEnded): // since it was read
+	case errors.Is(err, durable.ErrBusy), errors.Is(err, durable.ErrEnded): // since it was read
 		at = stands(row, entries)
-		at.State = store.Running
+		at.State = durable.Running
 		return nil, false, at, nil
 	}
 	return nil, false, nil, storeError(id, err)
 }
 
 // rests reports whether a run waits for something that has not happened.
-func rests(r store.Run) bool {
+func rests(r durable.RunsRun) bool {
 	switch r.State {
-	case store.Waiting, store.Sleeping, store.Doubt:
+	case durable.Waiting, durable.Sleeping, durable.Doubt:
 		return r.Wake.IsZero() || r.Wake.After(time.Now())
 	}
 	return false
@@ -307,17 +307,17 @@ func (k *Keeper) reserve(id string) (other <-chan struct{}, done func()) {
 	}
 }
 
-func (k *Keeper) acquire(ctx context.Context, of store.Store, id string) (store.Lease, error) {
+func (k *Keeper) acquire(ctx context.Context, of durable.RunsStore, id string) (durable.Lease, error) {
 	began := time.Now()
 	l, err := of.Acquire(ctx, id, k.owner)
-	if err == nil || !errors.Is(err, store.ErrBusy) && !errors.Is(err, store.ErrEnded) && !errors.Is(err, store.ErrUnknown) {
+	if err == nil || !errors.Is(err, durable.ErrBusy) && !errors.Is(err, durable.ErrEnded) && !errors.Is(err, durable.ErrUnknown) {
 		k.wrote(began, err)
 	}
 	return l, err
 }
 
 // began makes the part of an acquired run.
-func (k *Keeper) began(l store.Lease, of store.Store, cause Cause) *Part {
+func (k *Keeper) began(l durable.Lease, of durable.RunsStore, cause Cause) *Part {
 	p := k.newPart(l.Run(), of, cause)
 	if cause == Request {
 		p.waiters = 1
@@ -346,7 +346,7 @@ func (k *Keeper) leave(p *Part) {
 }
 
 // left is what becomes of a run when its last client has left: cancel, pause or continue, see config/durable.Runs.
-func (k *Keeper) left(r store.Run, s Settings) string {
+func (k *Keeper) left(r durable.RunsRun, s Settings) string {
 	switch {
 	case s.OnDisconnect == "continue":
 		return s.OnDisconnect
@@ -364,7 +364,7 @@ func (k *Keeper) Abandon(id string, never bool) {
 	defer cancel()
 	of := k.of(never)
 	row, _, err := of.Get(ctx, id)
-	if err != nil || row.State.Final() || row.State == store.Running {
+	if err != nil || row.State.Final() || row.State == durable.Running {
 		return
 	}
 	if s, err := settingsOf(row); err == nil && k.left(row, s) == "cancel" {

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/vmcp-dev/vmcp/proxy/status"
-	store "github.com/vmcp-dev/vmcp/runs"
 	"github.com/vmcp-dev/vmcp/script"
+	"github.com/vmcp-dev/vmcp/script/durable"
 )
 
 // List returns the runs in progress and the last MaxRuns of the others, the newest first. The store's state of a run
@@ -75,16 +75,16 @@ func (h *Runs) here() map[string]*status.Run {
 }
 
 // stored returns the newest runs of the store.
-func (h *Runs) stored(ctx context.Context) ([]store.Summary, error) {
+func (h *Runs) stored(ctx context.Context) ([]durable.Summary, error) {
 	s := h.store()
 	if s == nil {
 		return nil, nil
 	}
-	list, _, err := s.List(ctx, store.Filter{Limit: MaxRuns})
+	list, _, err := s.List(ctx, durable.Filter{Limit: MaxRuns})
 	return list, err
 }
 
-func (h *Runs) store() store.Store {
+func (h *Runs) store() durable.RunsStore {
 	if h.o.Store == nil {
 		return nil
 	}
@@ -92,7 +92,7 @@ func (h *Runs) store() store.Store {
 }
 
 // put copies the store's state of a run to r.
-func (h *Runs) put(r *status.Run, s store.Summary) {
+func (h *Runs) put(r *status.Run, s durable.Summary) {
 	r.Kept, r.State, r.Open = true, string(s.State), s.Questions
 	r.StepCount = max(r.StepCount, s.Entries)
 	if s.Error != "" {
@@ -102,7 +102,7 @@ func (h *Runs) put(r *status.Run, s store.Summary) {
 }
 
 // place sets when a run of the store ended.
-func (h *Runs) place(r *status.Run, state store.State, updated time.Time) {
+func (h *Runs) place(r *status.Run, state durable.RunsState, updated time.Time) {
 	end := time.Now()
 	if state.Final() {
 		if r.EndedAt.IsZero() {
@@ -134,9 +134,9 @@ func (h *Runs) Find(ctx context.Context, id string) (status.Run, bool, error) {
 		return run, r != nil, nil
 	}
 	row, entries, err := s.Get(ctx, id)
-	known := err == nil || errors.Is(err, store.ErrDamaged) || errors.Is(err, store.ErrSealed)
+	known := err == nil || errors.Is(err, durable.RunsErrDamaged) || errors.Is(err, durable.ErrSealed)
 	if !known || row.ID == "" {
-		if errors.Is(err, store.ErrUnknown) || r != nil {
+		if errors.Is(err, durable.ErrUnknown) || r != nil {
 			err = nil
 		}
 		return run, r != nil, err
@@ -146,7 +146,7 @@ func (h *Runs) Find(ctx context.Context, id string) (status.Run, bool, error) {
 }
 
 // join completes run with the store's record of it.
-func (h *Runs) join(run *status.Run, row store.Run, entries []script.Entry) {
+func (h *Runs) join(run *status.Run, row durable.RunsRun, entries []script.Entry) {
 	run.ID, run.Tool, run.State, run.Kept, run.StartedAt = row.ID, row.Tool, string(row.State), true, row.Created.UTC()
 	if row.Error != "" {
 		run.Error = h.o.Secrets.Text(row.Error)
@@ -167,7 +167,7 @@ func (h *Runs) join(run *status.Run, row store.Run, entries []script.Entry) {
 	}
 }
 
-func (h *Runs) stepsOf(row store.Run, entries []script.Entry) (steps []status.Step) {
+func (h *Runs) stepsOf(row durable.RunsRun, entries []script.Entry) (steps []status.Step) {
 	now := time.Now()
 	for _, e := range entries[:min(len(entries), maxSteps)] {
 		s := status.Step{Key: e.Key, Kind: e.Kind, Name: h.o.Secrets.Text(e.Name), Running: !e.Done && !row.State.Final(), Bytes: len(e.Result)}
@@ -203,7 +203,7 @@ func (h *Runs) shownValue(v json.RawMessage) json.RawMessage {
 
 // question is an open question for display. Its message and schema are shown whether or not values are kept: a person
 // has to answer it.
-func (h *Runs) question(q store.Question) status.Question {
+func (h *Runs) question(q durable.Question) status.Question {
 	var params struct {
 		Message string          `json:"message"`
 		Schema  json.RawMessage `json:"requestedSchema"`

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	store "github.com/vmcp-dev/vmcp/runs"
+	"github.com/vmcp-dev/vmcp/script/durable"
 )
 
 // loop resumes due runs until the keeper closes.
@@ -30,7 +30,7 @@ func (k *Keeper) loop() {
 }
 
 // resumeDue resumes the due runs of a store, as far as there is room.
-func (k *Keeper) resumeDue(of store.Store, never bool) {
+func (k *Keeper) resumeDue(of durable.RunsStore, never bool) {
 	room := k.room()
 	if room <= 0 {
 		return
@@ -74,7 +74,7 @@ func (k *Keeper) room() int {
 }
 
 // resume acquires a run and executes a part of it.
-func (k *Keeper) resume(ctx context.Context, of store.Store, id string) {
+func (k *Keeper) resume(ctx context.Context, of durable.RunsStore, id string) {
 	k.mu.Lock()
 	var done func()
 	if k.active[id] == nil && !k.stopping {
@@ -87,7 +87,7 @@ func (k *Keeper) resume(ctx context.Context, of store.Store, id string) {
 	defer done()
 	before, _, err := of.Get(ctx, id)
 	if err != nil {
-		before = store.Run{}
+		before = durable.RunsRun{}
 	}
 	l, err := k.acquire(ctx, of, id)
 	if err != nil {
@@ -105,23 +105,23 @@ func (k *Keeper) resume(ctx context.Context, of store.Store, id string) {
 const handedOver = 100 * time.Millisecond
 
 // cause is the reason why a run is due.
-func (k *Keeper) cause(r store.Run) Cause {
+func (k *Keeper) cause(r durable.RunsRun) Cause {
 	k.mu.Lock()
 	first := !k.looked
 	k.mu.Unlock()
 	for _, q := range r.Questions {
-		if r.State == store.Waiting && q.Answer != nil {
+		if r.State == durable.Waiting && q.Answer != nil {
 			return Answer
 		}
 	}
 	switch {
-	case r.State == store.Running && first:
+	case r.State == durable.Running && first:
 		return Start
-	case r.State == store.Running && r.Owner == "" && r.Wake.Sub(r.Updated) < handedOver:
+	case r.State == durable.Running && r.Owner == "" && r.Wake.Sub(r.Updated) < handedOver:
 		return Operator
-	case r.State == store.Running:
+	case r.State == durable.Running:
 		return Lease
-	case r.State == store.Doubt, r.State == store.Paused:
+	case r.State == durable.Doubt, r.State == durable.Paused:
 		return Operator
 	}
 	return Wake
@@ -134,15 +134,15 @@ func (k *Keeper) forget() {
 	k.mu.Unlock()
 	ctx, cancel := context.WithTimeout(k.life, endWithin)
 	defer cancel()
-	for _, old := range []store.Old{
-		{Before: time.Now().Add(-keep.Done), States: []store.State{store.Done}},
-		{Before: time.Now().Add(-keep.Failed), States: []store.State{store.Failed, store.Cancelled}},
+	for _, old := range []durable.Old{
+		{Before: time.Now().Add(-keep.Done), States: []durable.RunsState{durable.Done}},
+		{Before: time.Now().Add(-keep.Failed), States: []durable.RunsState{durable.Failed, durable.Cancelled}},
 	} {
 		if _, err := k.of(false).Prune(ctx, old); err != nil && k.life.Err() == nil {
 			k.options.Log.Warn("ended runs could not be deleted", "err", err)
 		}
 	}
-	_, _ = k.of(true).Prune(ctx, store.Old{Before: time.Now().Add(-ephemeralFor)})
+	_, _ = k.of(true).Prune(ctx, durable.Old{Before: time.Now().Add(-ephemeralFor)})
 }
 
 // ephemeralFor is how long the result of a run that is never kept is available.

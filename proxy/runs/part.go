@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/vmcp-dev/vmcp/proxy/observe"
-	store "github.com/vmcp-dev/vmcp/runs"
 	"github.com/vmcp-dev/vmcp/script"
+	"github.com/vmcp-dev/vmcp/script/durable"
 )
 
 // A Part is the execution of a run by this process from acquiring it until the run has ended or waits for something.
@@ -45,8 +45,8 @@ type Part struct {
 	Cause Cause // why the run was begun or resumed
 
 	k       *Keeper
-	store   store.Store
-	run     store.Run
+	store   durable.RunsStore
+	run     durable.RunsRun
 	journal journal
 	// settings are those of a run that was begun here; nil: they are in the row.
 	settings *Settings
@@ -122,7 +122,7 @@ const (
 // An Outcome is how a part of a run has ended.
 type Outcome struct {
 	// State is the state of the run; Running if it was stopped and may be resumed at once, by any process.
-	State store.State
+	State durable.RunsState
 	// Result is a CallToolResult, if the run has ended.
 	Result json.RawMessage
 	// Error says why the run failed or was cancelled.
@@ -141,10 +141,10 @@ type Outcome struct {
 	Kept bool
 }
 
-func (k *Keeper) newPart(run store.Run, of store.Store, cause Cause) *Part {
+func (k *Keeper) newPart(run durable.RunsRun, of durable.RunsStore, cause Cause) *Part {
 	p := &Part{ID: run.ID, Cause: cause, k: k, store: of, run: run, pause: make(chan struct{}), ended: make(chan struct{}), alone: cause != Request}
 	p.journal.part = p
-	p.asked.all, p.asked.opened = map[string]store.Question{}, make(chan struct{})
+	p.asked.all, p.asked.opened = map[string]durable.Question{}, make(chan struct{})
 	for _, q := range run.Questions {
 		p.asked.all[q.Key] = q
 		p.asked.bytes += len(q.Params) + len(q.Answer)
@@ -153,13 +153,13 @@ func (k *Keeper) newPart(run store.Run, of store.Store, cause Cause) *Part {
 }
 
 // taken sets the lease of a run with a row.
-func (p *Part) taken(l store.Lease) {
+func (p *Part) taken(l durable.Lease) {
 	p.resumed = true
 	p.journal.lease = l
 }
 
 // Run is the run as it was begun or acquired.
-func (p *Part) Run() store.Run { return p.run }
+func (p *Part) Run() durable.RunsRun { return p.run }
 
 // Settings are the settings of the run.
 func (p *Part) Settings() (Settings, error) {
@@ -234,7 +234,7 @@ func (p *Part) Stop() { p.once.Do(func() { close(p.pause) }) }
 func (p *Part) Cut(cause error) { p.cut.off(cause) }
 
 // watch stops the run when the lease is lost.
-func (p *Part) watch(l store.Lease) {
+func (p *Part) watch(l durable.Lease) {
 	select {
 	case <-l.Lost():
 		p.Stop()
@@ -278,11 +278,11 @@ func (p *Part) End(o Outcome) {
 		o = p.end(l, o)
 	} else if o.Err == nil {
 		switch o.State {
-		case store.Waiting, store.Sleeping, store.Doubt:
+		case durable.Waiting, durable.Sleeping, durable.Doubt:
 			o = p.createRow(o)
-		case store.Paused, store.Running: // nothing is lost that could not be repeated
+		case durable.Paused, durable.Running: // nothing is lost that could not be repeated
 			o.Err = context.Canceled
-			if o.State == store.Running && !p.CutOff() {
+			if o.State == durable.Running && !p.CutOff() {
 				o.Err = Stopped(p.ID, false)
 			}
 			p.overUnkept(observe.Cancelled)
@@ -303,7 +303,7 @@ func abandoned(o Outcome) Outcome {
 	for _, d := range o.Doubts {
 		text += "; " + d.String()
 	}
-	return Outcome{State: store.Cancelled, Error: text, Kept: true, How: observe.Cancelled}
+	return Outcome{State: durable.Cancelled, Error: text, Kept: true, How: observe.Cancelled}
 }
 
 // createRow makes the row of a run that has none and has to wait.
@@ -330,26 +330,26 @@ func (p *Part) overUnkept(how observe.Outcome) {
 const endWithin = 10 * time.Second
 
 // end writes the outcome to the store.
-func (p *Part) end(l store.Lease, o Outcome) Outcome {
+func (p *Part) end(l durable.Lease, o Outcome) Outcome {
 	ctx, cancel := context.WithTimeout(context.Background(), endWithin)
 	defer cancel()
-	if o.State == store.Running && p.k.Stopping() { // closing the store releases the lease
+	if o.State == durable.Running && p.k.Stopping() { // closing the store releases the lease
 		return o
 	}
-	row := store.Outcome{State: o.State, Result: o.Result, Error: o.Error, Wake: o.Wake}
-	if o.State == store.Running { // it is tried again soon
-		row.State, row.Wake = store.Sleeping, time.Now().Add(retryAfter)
+	row := durable.Outcome{State: o.State, Result: o.Result, Error: o.Error, Wake: o.Wake}
+	if o.State == durable.Running { // it is tried again soon
+		row.State, row.Wake = durable.Sleeping, time.Now().Add(retryAfter)
 	}
 	for _, d := range o.Doubts {
 		row.Doubts = append(row.Doubts, d.Key)
 	}
 	for _, q := range o.Questions {
-		row.Questions = append(row.Questions, store.Question{Key: q.Key, Method: q.Method, Params: q.Params, Deadline: q.Deadline})
+		row.Questions = append(row.Questions, durable.Question{Key: q.Key, Method: q.Method, Params: q.Params, Deadline: q.Deadline})
 	}
 	began := time.Now()
 	err := l.End(ctx, row)
 	p.k.wrote(began, err)
-	if errors.Is(err, store.ErrUnavailable) {
+	if errors.Is(err, durable.ErrUnavailable) {
 		p.k.spawn(func() { p.endLater(l, row, o) })
 	}
 	switch {
@@ -364,7 +364,7 @@ func (p *Part) end(l store.Lease, o Outcome) Outcome {
 }
 
 // endLater repeats writing the outcome of a part until the store answers or the lease is lost.
-func (p *Part) endLater(l store.Lease, row store.Outcome, o Outcome) {
+func (p *Part) endLater(l durable.Lease, row durable.Outcome, o Outcome) {
 	for wait(p.k.life, l.Lost(), retryAfter) == nil && !p.lost(l) {
 		ctx, cancel := context.WithTimeout(p.k.life, endWithin)
 		err := l.End(ctx, row)
@@ -372,14 +372,14 @@ func (p *Part) endLater(l store.Lease, row store.Outcome, o Outcome) {
 		if err == nil && o.State.Final() && !p.lost(l) {
 			p.k.over(p, o)
 		}
-		if !errors.Is(err, store.ErrUnavailable) {
+		if !errors.Is(err, durable.ErrUnavailable) {
 			return
 		}
 	}
 }
 
 // lost reports whether the lease is lost.
-func (p *Part) lost(l store.Lease) bool {
+func (p *Part) lost(l durable.Lease) bool {
 	select {
 	case <-l.Lost():
 		return true
@@ -390,7 +390,7 @@ func (p *Part) lost(l store.Lease) bool {
 
 // given is the outcome of a part whose lease was lost: requests that wait read the run again.
 func (p *Part) given(o Outcome) Outcome {
-	return Outcome{State: store.Running, Err: errTakenOver, Kept: true, How: o.How}
+	return Outcome{State: durable.Running, Err: errTakenOver, Kept: true, How: o.How}
 }
 
 // Failed is the outcome of a run that failed by an error of its store; false if err is not such an error.

@@ -3,8 +3,8 @@ package runs
 import (
 	"encoding/json"
 
-	store "github.com/vmcp-dev/vmcp/runs"
 	"github.com/vmcp-dev/vmcp/script"
+	"github.com/vmcp-dev/vmcp/script/durable"
 )
 
 // Settings are what a run is resumed with, in addition to program and arguments, regardless of the current
@@ -34,12 +34,12 @@ func (s Settings) JSON() json.RawMessage {
 }
 
 // settingsOf decodes the settings of a run.
-func settingsOf(r store.Run) (s Settings, err error) {
+func settingsOf(r durable.RunsRun) (s Settings, err error) {
 	err = json.Unmarshal(r.Limits, &s)
 	return s, err
 }
 
 // ProgramOf is the stored form of a program.
-func ProgramOf(p *script.Program) store.Program {
-	return store.Program{Main: p.Name(), Files: p.Sources(), Engine: script.Engine, Hash: p.Hash()}
+func ProgramOf(p *script.Program) durable.Program {
+	return durable.Program{Main: p.Name(), Files: p.Sources(), Engine: script.Engine, Hash: p.Hash()}
 }

@@ -8,11 +8,11 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/vmcp-dev/vmcp/internal/clip"
+	"github.com/vmcp-dev/vmcp/internal/display"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/proxy/status"
-	store "github.com/vmcp-dev/vmcp/runs"
 	"github.com/vmcp-dev/vmcp/script"
+	"github.com/vmcp-dev/vmcp/script/durable"
 )
 
 // A record is the history of one run.
@@ -23,7 +23,7 @@ type record struct {
 	bytes    atomic.Int64
 
 	mu      sync.Mutex // guards what follows
-	state   store.State
+	state   durable.RunsState
 	ended   time.Time // zero while it may continue
 	err     string
 	args    json.RawMessage
@@ -61,7 +61,7 @@ func (r *record) grow(n int64) {
 func (r *record) begin() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.state, r.ended, r.err = store.Running, time.Time{}, ""
+	r.state, r.ended, r.err = durable.Running, time.Time{}, ""
 }
 
 // value is the recorded form of arguments or a result.
@@ -79,7 +79,7 @@ func bounded(v json.RawMessage) json.RawMessage {
 	if len(v) <= maxValue {
 		return slices.Clone(v)
 	}
-	return jsonscan.Quote(clip.Counted(string(v), maxValue))
+	return jsonscan.Quote(display.Counted(string(v), maxValue))
 }
 
 // maxCurrent bounds the recorded steps in progress: a parallel may have many branches.
@@ -89,7 +89,7 @@ func (r *record) at(key, kind, name string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.current) < maxCurrent {
-		r.current = append(r.current, step{key: clip.Text(key, maxText), kind: kind, name: r.text(name), start: time.Now()})
+		r.current = append(r.current, step{key: display.ClipText(key, maxText), kind: kind, name: r.text(name), start: time.Now()})
 	}
 }
 
@@ -99,19 +99,19 @@ func (r *record) waitsAt(e script.Event) {
 	defer r.mu.Unlock()
 	r.current = slices.DeleteFunc(r.current, func(c step) bool { return c.key == e.Key })
 	if len(r.current) < maxCurrent {
-		r.current = append(r.current, step{key: clip.Text(e.Key, maxText), kind: e.Kind, name: r.text(e.Name), start: latest(e.Start, r.began), waits: true})
+		r.current = append(r.current, step{key: display.ClipText(e.Key, maxText), kind: e.Kind, name: r.text(e.Name), start: latest(e.Start, r.began), waits: true})
 	}
 }
 
 // text is the recorded form of a name or an error.
-func (r *record) text(s string) string { return clip.Text(r.runs.o.Secrets.Text(s), maxText) }
+func (r *record) text(s string) string { return display.ClipText(r.runs.o.Secrets.Text(s), maxText) }
 
 func (r *record) step(e script.Event) {
 	if errors.As(e.Err, new(*script.Suspended)) { // it continues in a later part of the run
 		r.waitsAt(e)
 		return
 	}
-	s := step{key: clip.Text(e.Key, maxText), kind: e.Kind, name: r.text(e.Name), start: e.Start, took: e.Duration, bytes: e.Bytes}
+	s := step{key: display.ClipText(e.Key, maxText), kind: e.Kind, name: r.text(e.Name), start: e.Start, took: e.Duration, bytes: e.Bytes}
 	if e.Err != nil {
 		s.err = r.text(e.Err.Error())
 	}
@@ -154,7 +154,7 @@ func (r *record) end(e End) {
 	err := r.text(e.Error)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if err == "" && e.State == store.Failed {
+	if err == "" && e.State == durable.Failed {
 		err = r.text(textOf(e.Result))
 	}
 	r.state, r.err = e.State, err

@@ -15,7 +15,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/vmcp-dev/vmcp/cases"
+	"github.com/vmcp-dev/vmcp/builtins/cases"
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/secret"
 	"github.com/vmcp-dev/vmcp/proxy/status"

@@ -18,8 +18,8 @@ import (
 	"github.com/vmcp-dev/vmcp/proxy/observe"
 
 	"github.com/vmcp-dev/vmcp/proxy/status"
-	store "github.com/vmcp-dev/vmcp/runs"
 	"github.com/vmcp-dev/vmcp/script"
+	"github.com/vmcp-dev/vmcp/script/durable"
 )
 
 // Execute executes the part to its end or until it is suspended.
@@ -33,7 +33,7 @@ func (h *Host) Execute(ctx context.Context) {
 	}
 	o := h.runPart(ctx)
 	done() // before End, which would trigger it
-	if o.State == store.Doubt {
+	if o.State == durable.Doubt {
 		h.Metrics.Doubts(h.tool.Name, len(o.Doubts))
 	}
 	h.part.End(o)
@@ -91,17 +91,17 @@ func (h *Host) outcomeOf(ctx context.Context, res *script.Result, err error) Out
 	var noRoom *script.Busy
 	switch {
 	case err == nil && res.IsError:
-		return Outcome{State: store.Failed, Result: builtins.CallResult(res)}
+		return Outcome{State: durable.Failed, Result: builtins.CallResult(res)}
 	case err == nil:
-		return Outcome{State: store.Done, Result: builtins.CallResult(res)}
+		return Outcome{State: durable.Done, Result: builtins.CallResult(res)}
 	case errors.As(err, &suspended):
 		return h.suspended(suspended)
 	case errors.As(err, &noRoom):
 		h.Metrics.Refused(h.tool.Name)
-		return Outcome{State: store.Running, Err: Busy("%s was not resumed: %s", h.tool.Name, noRoom.Why)}
+		return Outcome{State: durable.Running, Err: Busy("%s was not resumed: %s", h.tool.Name, noRoom.Why)}
 	case observe.IsBusy(err):
 		h.Metrics.Refused(h.tool.Name)
-		return Outcome{State: store.Running, Err: err}
+		return Outcome{State: durable.Running, Err: err}
 	}
 	if o, ofStore := h.part.Failed(err); ofStore {
 		return o
@@ -110,7 +110,7 @@ func (h *Host) outcomeOf(ctx context.Context, res *script.Result, err error) Out
 		return Outcome{State: h.halted(), Err: context.Canceled}
 	}
 	text := h.Secrets.Text(explain(err))
-	return Outcome{State: store.Failed, Error: text, Result: builtins.ErrorResult(text)}
+	return Outcome{State: durable.Failed, Error: text, Result: builtins.ErrorResult(text)}
 }
 
 // suspended is the outcome of a run that has suspended itself.
@@ -118,24 +118,24 @@ func (h *Host) suspended(s *script.Suspended) Outcome {
 	o := Outcome{Questions: s.Questions, Doubts: s.Doubts, Wake: s.Wake}
 	switch {
 	case len(s.Doubts) > 0:
-		o.State = store.Doubt
+		o.State = durable.Doubt
 	case s.Paused:
 		o.State = h.halted()
 	case len(s.Questions) > 0:
-		o.State = store.Waiting
+		o.State = durable.Waiting
 	default:
-		o.State = store.Sleeping
+		o.State = durable.Sleeping
 	}
 	return o
 }
 
 // halted is the state of a run that was stopped: by the shutdown of this process, after which it is resumed
 // automatically, or since its client has disconnected.
-func (h *Host) halted() store.State {
+func (h *Host) halted() durable.RunsState {
 	if h.Stopping() {
-		return store.Running
+		return durable.Running
 	}
-	return store.Paused
+	return durable.Paused
 }
 
 // execute runs the tool's program, and validates arguments and output with the tool's schemas. A violation is a

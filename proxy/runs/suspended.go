@@ -50,13 +50,13 @@ import (
 
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/wire"
-	"github.com/vmcp-dev/vmcp/runs/seal"
+	"github.com/vmcp-dev/vmcp/script/durable"
 )
 
 // A Table has the suspended calls under single-use handles, and seals handles: bound to principal, method and
 // arguments. It also seals the states of runs, which are in their store.
 type Table struct {
-	ring    atomic.Pointer[seal.Ring]
+	ring    atomic.Pointer[durable.Ring]
 	self    atomic.Pointer[string] // id of this replica; "" without a cluster
 	spawn   func(func()) bool
 	dropped atomic.Uint64 // notifications that calls did not keep
@@ -80,7 +80,7 @@ func SuspendedNew(spawn func(f func()) bool) *Table {
 	t := &Table{spawn: spawn, waiting: map[string]*waiting{}, runs: map[string]*SuspendedCall{}}
 	key := make([]byte, 32)
 	rand.Read(key)
-	ring, err := seal.New([]seal.Key{{ID: "process", Secret: key}})
+	ring, err := durable.SealNew([]durable.Key{{ID: "process", Secret: key}})
 	if err != nil {
 		panic(err) // cannot fail: a key of 32 bytes
 	}
@@ -93,7 +93,7 @@ func SuspendedNew(spawn func(f func()) bool) *Table {
 func (t *Table) At(replica string) { t.self.Store(&replica) }
 
 // Use sets the key ring for states: they are valid in every process with the ring.
-func (t *Table) Use(ring *seal.Ring) { t.ring.Store(ring) }
+func (t *Table) Use(ring *durable.Ring) { t.ring.Store(ring) }
 
 // Kinds of sealed states.
 const (
@@ -180,7 +180,7 @@ func (t *Table) Seal(kind, name string, binding []byte) string {
 	if inMemory(kind) {
 		name = *t.self.Load() + "/" + name
 	}
-	return base64.RawURLEncoding.EncodeToString(t.ring.Load().Encrypt(seal.State, string(binding), []byte(kind+" "+name)))
+	return base64.RawURLEncoding.EncodeToString(t.ring.Load().Encrypt(durable.SealState, string(binding), []byte(kind+" "+name)))
 }
 
 // Open opens the requestState of a request; ok is false if it has another binding, or names something in the memory of
@@ -207,7 +207,7 @@ func (t *Table) open(state json.RawMessage, binding []byte) (kind, name, holder 
 	if err != nil {
 		return "", "", "", false
 	}
-	text, err := t.ring.Load().Open(seal.State, string(binding), sealed)
+	text, err := t.ring.Load().Open(durable.SealState, string(binding), sealed)
 	if err != nil {
 		return "", "", "", false
 	}

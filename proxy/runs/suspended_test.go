@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
-	"github.com/vmcp-dev/vmcp/runs/seal"
+	"github.com/vmcp-dev/vmcp/script/durable"
 )
 
 // at are the Terms of a call of a principal.
@@ -63,7 +63,7 @@ func TestStateIsBound(t *testing.T) {
 
 // TestHolder: a state of what is in memory names the replica for the others, and opens there.
 func TestHolder(t *testing.T) {
-	ring, err := seal.New([]seal.Key{{ID: "k", Secret: make([]byte, 32)}})
+	ring, err := durable.SealNew([]durable.Key{{ID: "k", Secret: make([]byte, 32)}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,8 +9,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/vmcp-dev/vmcp/cases"
-	"github.com/vmcp-dev/vmcp/internal/clip"
+	"github.com/vmcp-dev/vmcp/builtins/cases"
+	"github.com/vmcp-dev/vmcp/internal/display"
 	"github.com/vmcp-dev/vmcp/internal/secret"
 	"github.com/vmcp-dev/vmcp/script"
 )
@@ -96,11 +96,11 @@ func Recorder(ctx context.Context, secrets *secret.Redactor) func(script.Event) 
 
 func (at *recorder) add(e script.Event, secrets *secret.Redactor) {
 	effect := Effect{
-		Key: e.Key, Kind: e.Kind, Name: clip.Text(secrets.Text(e.Name), maxText),
+		Key: e.Key, Kind: e.Kind, Name: display.ClipText(secrets.Text(e.Name), maxText),
 		DurationMs: milliseconds(e.Duration), Bytes: e.Bytes, Replayed: e.Replayed,
 	}
 	if e.Err != nil {
-		effect.Error = clip.Text(secrets.Text(e.Err.Error()), maxText)
+		effect.Error = display.ClipText(secrets.Text(e.Err.Error()), maxText)
 	}
 	at.mu.Lock()
 	defer at.mu.Unlock()

@@ -14,7 +14,7 @@ import (
 	"go.starlark.net/syntax"
 
 	"github.com/vmcp-dev/vmcp/internal/diag"
-	"github.com/vmcp-dev/vmcp/internal/spell"
+	"github.com/vmcp-dev/vmcp/internal/display"
 	"github.com/vmcp-dev/vmcp/script"
 
 	"github.com/vmcp-dev/vmcp/script/internal/meter"
@@ -82,10 +82,10 @@ func (c *checker) functions(f *syntax.File, all []*Declaration) {
 			if names, ok := hasFunction(f, d.Entry); !ok {
 				at := d.argument(entryArgument)
 				p := c.add(codeDeclaration, at, "tool: entry: no function %s at the top level of this file", d.Entry)
-				if near := spell.Nearest(d.Entry, names); near != "" {
+				if near := display.Nearest(d.Entry, names); near != "" {
 					p.Hint = "did you mean " + near + "?"
 					if fix := strconv.Quote(near); replaceable(at, fix) {
-						p.Fix = fixed(*p, fix, spell.Only(d.Entry, names))
+						p.Fix = fixed(*p, fix, display.Only(d.Entry, names))
 					}
 				}
 			}
@@ -124,7 +124,7 @@ func CheckFunction(f script.File, function string) *diag.Problem {
 		return nil
 	}
 	p := &diag.Problem{Code: codeDeclaration, Message: fmt.Sprintf("no function %s at the top level of %s", function, diag.File(f.Shown()))}
-	if near := spell.Nearest(function, names); near != "" {
+	if near := display.Nearest(function, names); near != "" {
 		p.Hint = "did you mean " + near + "?"
 	}
 	return p
@@ -321,7 +321,7 @@ func keyword(arg syntax.Expr) (string, syntax.Expr, error) {
 }
 
 func unknownKeyword(name string, known []string) error {
-	if near := spell.Nearest(name, known); near != "" {
+	if near := display.Nearest(name, known); near != "" {
 		return fmt.Errorf("unknown argument, did you mean %q?", near)
 	}
 	return fmt.Errorf("unknown argument: want one of %s", strings.Join(known, ", "))

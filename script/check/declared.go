@@ -9,8 +9,8 @@ import (
 
 	"go.starlark.net/syntax"
 
+	"github.com/vmcp-dev/vmcp/internal/display"
 	"github.com/vmcp-dev/vmcp/internal/schema"
-	"github.com/vmcp-dev/vmcp/internal/spell"
 	"github.com/vmcp-dev/vmcp/script"
 	"github.com/vmcp-dev/vmcp/script/internal/meter"
 )
@@ -144,7 +144,7 @@ func (c *checker) schemaKeyword(at syntax.Expr, key string) {
 	if slices.Contains(schemaKeywords, key) || strings.HasPrefix(key, "x-") {
 		return
 	}
-	if near := spell.Nearest(key, schemaKeywords); near != "" && len(key) > 3 {
+	if near := display.Nearest(key, schemaKeywords); near != "" && len(key) > 3 {
 		c.add("schema", at, "JSON Schema has no %q", key).Hint = fmt.Sprintf("did you mean %q?", near)
 	}
 }
@@ -163,7 +163,7 @@ func (c *checker) schemaType(x syntax.Expr) {
 	p := c.add("schema", x, "no type %q in JSON Schema", name)
 	if meant := typeHabits[name]; meant != "" {
 		p.Hint = fmt.Sprintf("did you mean %q?", meant)
-	} else if near := spell.Nearest(name, schemaTypes); near != "" {
+	} else if near := display.Nearest(name, schemaTypes); near != "" {
 		p.Hint = fmt.Sprintf("did you mean %q?", near)
 	}
 }
@@ -200,7 +200,7 @@ func (c *checker) requiredIn(d *syntax.DictExpr, properties []string) {
 			continue
 		}
 		p := c.add("schema", el, "%q is required, but is not a property", name)
-		if near := spell.Nearest(name, properties); near != "" {
+		if near := display.Nearest(name, properties); near != "" {
 			p.Hint = fmt.Sprintf("did you mean %q?", near)
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"go.starlark.net/syntax"
 
 	"github.com/vmcp-dev/vmcp/internal/diag"
-	"github.com/vmcp-dev/vmcp/internal/spell"
+	"github.com/vmcp-dev/vmcp/internal/display"
 
 	"github.com/vmcp-dev/vmcp/script/internal/meter"
 )
@@ -30,7 +30,7 @@ func (c *checker) fixUndefined(f *syntax.File, builtins []Builtin) {
 			}
 			names = meter.Names(f, predeclared)
 		}
-		p.Fix = fixed(*p, strings.TrimSuffix(near, "?"), spell.Only(name, names))
+		p.Fix = fixed(*p, strings.TrimSuffix(near, "?"), display.Only(name, names))
 	}
 }
 

@@ -5,7 +5,7 @@ import (
 
 	"go.starlark.net/syntax"
 
-	"github.com/vmcp-dev/vmcp/internal/spell"
+	"github.com/vmcp-dev/vmcp/internal/display"
 	"github.com/vmcp-dev/vmcp/script"
 	"github.com/vmcp-dev/vmcp/script/internal/meter"
 )
@@ -42,9 +42,9 @@ func (c *checker) loaded(s *syntax.LoadStmt, lib *syntax.File) {
 			continue
 		}
 		p := c.add(codeLoad, id, "%s has no %s", s.ModuleName(), id.Name)
-		if near := spell.Nearest(id.Name, names); near != "" {
+		if near := display.Nearest(id.Name, names); near != "" {
 			p.Hint = "did you mean " + near + "?"
-			p.Fix = fixed(*p, near, spell.Only(id.Name, names))
+			p.Fix = fixed(*p, near, display.Only(id.Name, names))
 		}
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/vmcp-dev/vmcp/cases"
+	"github.com/vmcp-dev/vmcp/builtins/cases"
 )
 
 // saw is the report of Chromium about a page of vmcp trace.

@@ -9,13 +9,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/vmcp-dev/vmcp/runs/runstest/pgtest"
+	"github.com/vmcp-dev/vmcp/script/durable/runstest"
 	"github.com/vmcp-dev/vmcp/test/replicas"
 )
 
 // testDrain: a run that takes longer than the drain time is stopped after the call that it is making, and its lease is
 // released: another replica continues it at once, long before the lease would expire.
-func testDrain(t *testing.T, pg *pgtest.Server) {
+func testDrain(t *testing.T, pg *runstest.Server) {
 	w := newWorld(t, pg, "")
 	w.lease = "10m"
 	w.configure("a")
@@ -63,7 +63,7 @@ func testDrain(t *testing.T, pg *pgtest.Server) {
 
 // testHealthUntilTheEnd: while a replica drains, the admin port answers that it is alive and not ready, though
 // the port for clients is closed.
-func testHealthUntilTheEnd(t *testing.T, pg *pgtest.Server) {
+func testHealthUntilTheEnd(t *testing.T, pg *runstest.Server) {
 	admin := (&world{t: t}).port()
 	w := newWorld(t, pg, "admin: {listen: \""+admin+"\"}\n")
 	w.ledger.slow = time.Second

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/vmcp-dev/vmcp/runs/runstest/pgtest"
+	"github.com/vmcp-dev/vmcp/script/durable/runstest"
 	"github.com/vmcp-dev/vmcp/test/raw"
 )
 
@@ -48,7 +48,7 @@ func (w *world) pending(at *replica, what string) (c *raw.Client, next string) {
 
 // testKilledOwner: the owner of a session is killed. The others serve the session with its subscription, a waiting run is resumed, and the client of
 // a call that was lost with the owner gets an error.
-func testKilledOwner(t *testing.T, pg *pgtest.Server) {
+func testKilledOwner(t *testing.T, pg *runstest.Server) {
 	w := started(t, pg, clustered)
 	owner, others := w.replicas[0], w.replicas[1:]
 	c := session(t, owner.url())
@@ -102,7 +102,7 @@ func (w *world) idOf(r *replica) string {
 
 // testStoppedOwner: the owner of a session is stopped by SIGSTOP, which others cannot distinguish from a slow one. Another replica serves its
 // session, another continues its run when the lease has expired, and after SIGCONT it begins no effect.
-func testStoppedOwner(t *testing.T, pg *pgtest.Server) {
+func testStoppedOwner(t *testing.T, pg *runstest.Server) {
 	w := started(t, pg, clustered)
 	w.ledger.slow = 200 * time.Millisecond
 	owner, others := w.replicas[0], w.replicas[1:]

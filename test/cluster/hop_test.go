@@ -20,7 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/vmcp-dev/vmcp/internal/testkit"
-	"github.com/vmcp-dev/vmcp/runs/runstest/pgtest"
+	"github.com/vmcp-dev/vmcp/script/durable/runstest"
 	"github.com/vmcp-dev/vmcp/test/raw"
 	"github.com/vmcp-dev/vmcp/test/rig"
 )
@@ -34,7 +34,7 @@ import (
 // Go. Each operation is hopTurns calls in each way. The times are p50 of one call; cpu is the CPU time of one call in all
 // servers together, without the client and the backend, the median of the turns.
 func BenchmarkHop(b *testing.B) {
-	pg := pgtest.Start(b)
+	pg := runstest.Start(b)
 	for _, secure := range []bool{false, true} {
 		settings, over := clustered, ""
 		if secure {
@@ -86,7 +86,7 @@ func clusteredTLS(t testing.TB) string {
 
 // testHop: the cost of a hop relative to a reverse proxy is bounded. The bounds leave room for other load on the machine: most of
 // a hop's time is waking up processes, which then varies, for the reverse proxy, too. docs/scaling.md has measurements.
-func testHop(t *testing.T, pg *pgtest.Server) {
+func testHop(t *testing.T, pg *runstest.Server) {
 	w := started(t, pg, clustered)
 	c := session(t, w.replicas[0].url())
 	ways := w.hops(t)

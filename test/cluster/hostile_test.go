@@ -10,12 +10,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/vmcp-dev/vmcp/runs/runstest/pgtest"
+	"github.com/vmcp-dev/vmcp/script/durable/runstest"
 )
 
 // testHostileIDs: for every invalid id of a session the response is the same, byte for byte; likewise for every invalid requestState. The
 // peers' port serves no client.
-func testHostileIDs(t *testing.T, pg *pgtest.Server) {
+func testHostileIDs(t *testing.T, pg *runstest.Server) {
 	w := started(t, pg, clustered)
 	other := newWorld(t, pg, clustered) // another cluster, over the same database
 	other.replicas[0].start()

@@ -10,12 +10,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/vmcp-dev/vmcp/runs/runstest/pgtest"
+	"github.com/vmcp-dev/vmcp/script/durable/runstest"
 )
 
 // testKills: 12 replicas are killed and 4 are stopped for longer than a lease while scripts of clients of both eras run. No effect is made twice, no
 // answer is lost, every run ends with the right result or in doubt.
-func testKills(t *testing.T, pg *pgtest.Server) {
+func testKills(t *testing.T, pg *runstest.Server) {
 	w := started(t, pg, clustered)
 	w.ledger.slow = 10 * time.Millisecond
 	b := w.balanced(false, 0)

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/vmcp-dev/vmcp/runs/runstest/pgtest"
+	"github.com/vmcp-dev/vmcp/script/durable/runstest"
 	"github.com/vmcp-dev/vmcp/test/raw"
 )
 
@@ -39,13 +39,13 @@ var middles = map[string]func(*middle) (elsewhere, awake func()){
 }
 
 // testMiddleKilled: a replica is killed during each kind of operation.
-func testMiddleKilled(t *testing.T, pg *pgtest.Server) {
+func testMiddleKilled(t *testing.T, pg *runstest.Server) {
 	testMiddle(t, pg, func(r *replica) { r.process.Kill() }, false)
 }
 
 // testMiddleStopped: a replica is stopped, and continued when others have replaced it: no effect is begun twice, and no request is answered for a
 // session that another replica owns by then.
-func testMiddleStopped(t *testing.T, pg *pgtest.Server) {
+func testMiddleStopped(t *testing.T, pg *runstest.Server) {
 	testMiddle(t, pg, func(r *replica) {
 		r.signal(syscall.SIGSTOP)
 		r.await("its standstill", func() (bool, error) { // some of its threads run on for a moment
@@ -55,7 +55,7 @@ func testMiddleStopped(t *testing.T, pg *pgtest.Server) {
 	}, true)
 }
 
-func testMiddle(t *testing.T, pg *pgtest.Server, end func(*replica), stopped bool) {
+func testMiddle(t *testing.T, pg *runstest.Server, end func(*replica), stopped bool) {
 	w := started(t, pg, clustered)
 	m := &middle{t, w, w.replicas[0], w.replicas[1:], stopped}
 	open := w.ledger.shut(t)

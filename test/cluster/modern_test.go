@@ -12,12 +12,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/vmcp-dev/vmcp/runs/runstest/pgtest"
+	"github.com/vmcp-dev/vmcp/script/durable/runstest"
 	"github.com/vmcp-dev/vmcp/test/raw"
 )
 
 // testQuestionsAnywhere: 24 scripts with questions, whose requests arrive at any replica; no request is retried.
-func testQuestionsAnywhere(t *testing.T, pg *pgtest.Server) {
+func testQuestionsAnywhere(t *testing.T, pg *runstest.Server) {
 	w := started(t, pg, "")
 	for _, kept := range []bool{false, true} {
 		b := w.balanced(kept, 0)
@@ -57,7 +57,7 @@ func plain(ctx context.Context, url string) error {
 
 // testRotation: [a], [a, b], [b, a], [b] by editing the file. Waiting runs are resumed with a requestState that was sealed
 // before; one of a removed key is refused, and its run does not continue.
-func testRotation(t *testing.T, pg *pgtest.Server) {
+func testRotation(t *testing.T, pg *runstest.Server) {
 	w := started(t, pg, clustered)
 	b := w.balanced(false, 0)
 	first := session(t, b.URL)
@@ -133,7 +133,7 @@ func (w *world) reconfigure(keys ...string) {
 
 // testStoreAway: while PostgreSQL is stopped 30 of 30 calls of backends' tools are answered, a run is refused because there is no store, and it
 // continues when the store answers again.
-func testStoreAway(t *testing.T, pg *pgtest.Server) {
+func testStoreAway(t *testing.T, pg *runstest.Server) {
 	w := started(t, pg, "")
 	b := w.balanced(false, 0)
 	r := w.newRun(b.URL, "seq", "through")
@@ -170,7 +170,7 @@ func testStoreAway(t *testing.T, pg *pgtest.Server) {
 
 // testRollingRestart: all three replicas are restarted under load, behind a balancer that reacts 3 s late and never retries.
 // No call of a backend's tool and no run fails.
-func testRollingRestart(t *testing.T, pg *pgtest.Server) {
+func testRollingRestart(t *testing.T, pg *runstest.Server) {
 	flags := []string{"--shutdown-delay", "5s", "--drain-time", "10s"}
 	for _, kept := range []bool{true} {
 		w := started(t, pg, clustered, flags...)

@@ -11,7 +11,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/vmcp-dev/vmcp/runs/runstest/pgtest"
+	"github.com/vmcp-dev/vmcp/script/durable/runstest"
 	"github.com/vmcp-dev/vmcp/test/raw"
 	"github.com/vmcp-dev/vmcp/test/replicas"
 )
@@ -31,7 +31,7 @@ type status struct {
 
 // testSeen: /readyz and metrics of each replica show all three, with one configuration; one that is killed is reported as missing, and one with
 // other keys is not ready.
-func testSeen(t *testing.T, pg *pgtest.Server) {
+func testSeen(t *testing.T, pg *runstest.Server) {
 	w := started(t, pg, clustered)
 	at := func(r *replica) status {
 		s, err := r.readyz()
@@ -91,7 +91,7 @@ func (r *replica) metric(name string) int {
 }
 
 // testShares: limits.runsPerPrincipal is for the whole cluster. Of eight runs that arrive round robin six begin, and two wait.
-func testShares(t *testing.T, pg *pgtest.Server) {
+func testShares(t *testing.T, pg *runstest.Server) {
 	w := started(t, pg, clustered+"limits: {runsPerPrincipal: 6}\nincomingAuth: {type: local}\n")
 	for _, r := range w.replicas {
 		r.await("three replicas", func() (bool, error) { return r.metric("vmcp_cluster_replicas") == 3, nil })
@@ -125,7 +125,7 @@ func testShares(t *testing.T, pg *pgtest.Server) {
 }
 
 // testTasks: a task of a backend that was begun through one replica is found through the others, and survives the first.
-func testTasks(t *testing.T, pg *pgtest.Server) {
+func testTasks(t *testing.T, pg *runstest.Server) {
 	w := started(t, pg, clustered)
 	c := &raw.Client{URL: w.replicas[0].url(), Revision: raw.Modern}
 	if got, err := c.Call(t.Context(), "tools/call", `{"name":"begin","arguments":{}}`); err != nil || !strings.Contains(string(got), `"taskId":"t-1"`) {

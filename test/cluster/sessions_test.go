@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/vmcp-dev/vmcp/runs/runstest/pgtest"
+	"github.com/vmcp-dev/vmcp/script/durable/runstest"
 	"github.com/vmcp-dev/vmcp/test/raw"
 )
 
@@ -96,7 +96,7 @@ func request(t testing.TB, method, url, id, body string) (int, string) {
 const listing = `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`
 
 // testSessions: sessions work behind a balancer without affinity, and one that was deleted at one replica is unknown at all.
-func testSessions(t *testing.T, pg *pgtest.Server) {
+func testSessions(t *testing.T, pg *runstest.Server) {
 	w := started(t, pg, clustered)
 	for _, kept := range []bool{false, true} {
 		b := w.balanced(kept, 0)
@@ -133,7 +133,7 @@ func testSessions(t *testing.T, pg *pgtest.Server) {
 }
 
 // testSessionQuestions: scripts of clients with sessions ask, and the answers arrive at any replica.
-func testSessionQuestions(t *testing.T, pg *pgtest.Server) {
+func testSessionQuestions(t *testing.T, pg *runstest.Server) {
 	w := started(t, pg, clustered)
 	b := w.balanced(false, 0)
 	var all sync.WaitGroup
@@ -151,7 +151,7 @@ func testSessionQuestions(t *testing.T, pg *pgtest.Server) {
 
 // testLiveCalls: a backend with sessions asks in the middle of its call, which is pending at one replica. Clients of 2026-07-28 send
 // the answer to any replica, and so do clients with sessions; the backend is called once.
-func testLiveCalls(t *testing.T, pg *pgtest.Server) {
+func testLiveCalls(t *testing.T, pg *runstest.Server) {
 	w := started(t, pg, clustered)
 	b := w.balanced(false, 0)
 	var all sync.WaitGroup
@@ -282,7 +282,7 @@ const updated = "notifications/resources/updated"
 
 // testStreams: one replica owns the session, its stream is opened at another, and it subscribes at a third: the update arrives,
 // as it does on streams of clients of 2026-07-28 at each replica.
-func testStreams(t *testing.T, pg *pgtest.Server) {
+func testStreams(t *testing.T, pg *runstest.Server) {
 	w := started(t, pg, clustered)
 	const note = "note://one"
 	var all []*stream

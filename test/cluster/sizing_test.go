@@ -13,7 +13,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/vmcp-dev/vmcp/runs/runstest/pgtest"
+	"github.com/vmcp-dev/vmcp/script/durable/runstest"
 )
 
 // BenchmarkSizing measures the numbers for sizing in docs/scaling.md:
@@ -22,7 +22,7 @@ import (
 //
 // The memory is that of one replica after a garbage collection, divided by n.
 func BenchmarkSizing(b *testing.B) {
-	pg := pgtest.Start(b)
+	pg := runstest.Start(b)
 	const n = 2000
 	each := func(name string, make func(w *world, i int)) {
 		b.Run(name, func(b *testing.B) {
@@ -90,7 +90,7 @@ func (r *replica) bytes(name string) int64 {
 }
 
 // statements is the number of transactions of the database, by all its clients.
-func (w *world) statements(pg *pgtest.Server) (n int) {
+func (w *world) statements(pg *runstest.Server) (n int) {
 	w.t.Helper()
 	<-time.After(2 * time.Second) // its processes count late
 	db, err := pgx.Connect(w.t.Context(), pg.URL())

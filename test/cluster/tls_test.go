@@ -13,12 +13,12 @@ import (
 	"time"
 
 	"github.com/vmcp-dev/vmcp/internal/testkit"
-	"github.com/vmcp-dev/vmcp/runs/runstest/pgtest"
+	"github.com/vmcp-dev/vmcp/script/durable/runstest"
 )
 
 // testCertificates: replicas with cluster.tls forward requests of sessions to each other, also while their certificates are replaced. One
 // whose certificate the others do not accept is known by its heartbeats: others adopt its sessions, and the log has the reason.
-func testCertificates(t *testing.T, pg *pgtest.Server) {
+func testCertificates(t *testing.T, pg *runstest.Server) {
 	w := newWorld(t, pg, "")
 	authorities := map[string]*testkit.Authority{"ours": testkit.NewAuthority(t), "foreign": testkit.NewAuthority(t)}
 	authorities["ours"].WriteCert(t, filepath.Join(w.dir, "ca.crt"))

@@ -22,7 +22,7 @@ import (
 	"time"
 
 	"github.com/vmcp-dev/vmcp/internal/testmode"
-	"github.com/vmcp-dev/vmcp/runs/runstest/pgtest"
+	"github.com/vmcp-dev/vmcp/script/durable/runstest"
 	"github.com/vmcp-dev/vmcp/test/replicas"
 	"github.com/vmcp-dev/vmcp/test/rig"
 )
@@ -128,7 +128,7 @@ type world struct {
 }
 
 // newWorld is a world whose replicas are not started yet; settings are more of its configuration.
-func newWorld(t testing.TB, pg *pgtest.Server, settings string) *world {
+func newWorld(t testing.TB, pg *runstest.Server, settings string) *world {
 	t.Helper()
 	bin, err := rig.Build(t.Context(), t.TempDir())
 	if err != nil {
@@ -153,7 +153,7 @@ func newWorld(t testing.TB, pg *pgtest.Server, settings string) *world {
 }
 
 // started is a world whose replicas are ready.
-func started(t testing.TB, pg *pgtest.Server, settings string, flags ...string) *world {
+func started(t testing.TB, pg *runstest.Server, settings string, flags ...string) *world {
 	w := newWorld(t, pg, settings)
 	for _, r := range w.replicas {
 		r.start(flags...)
@@ -341,10 +341,10 @@ func serve(t testing.TB, h http.Handler) string {
 // TestCluster is the acceptance list, one line after the other, over one PostgreSQL.
 func TestCluster(t *testing.T) {
 	testmode.NeedThorough(t)
-	pg := pgtest.Start(t)
+	pg := runstest.Start(t)
 	for _, line := range []struct {
 		name string
-		test func(*testing.T, *pgtest.Server)
+		test func(*testing.T, *runstest.Server)
 	}{
 		{"questions anywhere", testQuestionsAnywhere},
 		{"kills under load", testKills},
@@ -374,6 +374,6 @@ func TestCluster(t *testing.T) {
 	}
 	t.Run("store away", func(t *testing.T) {
 		t.Parallel()
-		testStoreAway(t, pgtest.Start(t))
+		testStoreAway(t, runstest.Start(t))
 	})
 }

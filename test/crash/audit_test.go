@@ -9,9 +9,9 @@ import (
 	"slices"
 
 	"github.com/vmcp-dev/vmcp/config"
-	"github.com/vmcp-dev/vmcp/runs"
-	"github.com/vmcp-dev/vmcp/runs/open"
 	"github.com/vmcp-dev/vmcp/script"
+	"github.com/vmcp-dev/vmcp/script/durable"
+	"github.com/vmcp-dev/vmcp/script/durable/sqlstore"
 )
 
 // repeat sends the request of every run once more: it has the same result, and makes no effect.
@@ -32,7 +32,7 @@ func (tr *trial) audit() {
 	if err != nil {
 		tr.t.Fatal(err)
 	}
-	s, _, err := open.Store(tr.t.Context(), cfg, open.How{})
+	s, _, err := sqlstore.OpenStore(tr.t.Context(), cfg, sqlstore.How{})
 	if err != nil {
 		tr.t.Fatal(err)
 	}
@@ -44,8 +44,8 @@ func (tr *trial) audit() {
 	for _, c := range tr.runs {
 		of[c.run] = c
 	}
-	for after, some := "", []runs.Summary(nil); ; {
-		if some, after, err = s.List(tr.t.Context(), runs.Filter{After: after}); err != nil {
+	for after, some := "", []durable.Summary(nil); ; {
+		if some, after, err = s.List(tr.t.Context(), durable.Filter{After: after}); err != nil {
 			tr.t.Fatal(err)
 		}
 		for _, one := range some {
@@ -73,8 +73,8 @@ func (tr *trial) audit() {
 }
 
 // auditRun checks an ended run, and counts the answers of calls.
-func (tr *trial) auditRun(r runs.Run, entries []script.Entry) (calls int) {
-	if r.State != runs.Done || r.Owner != "" || !r.Wake.IsZero() || len(r.Doubts) > 0 {
+func (tr *trial) auditRun(r durable.RunsRun, entries []script.Entry) (calls int) {
+	if r.State != durable.Done || r.Owner != "" || !r.Wake.IsZero() || len(r.Doubts) > 0 {
 		tr.t.Errorf("run %s of %s is %s, owner %q, wakes at %s, doubts %q", r.ID, r.Tool, r.State, r.Owner, r.Wake, r.Doubts)
 	}
 	for _, q := range r.Questions {
@@ -96,7 +96,7 @@ func (tr *trial) auditRun(r runs.Run, entries []script.Entry) (calls int) {
 var did = regexp.MustCompile(`"did":"([^"]*)","ticket":"([^"]*)"`)
 
 // audit compares an entry of the journal, if it is a call, with the ledger of the backend.
-func (l *ledger) audit(tr *trial, r runs.Run, e script.Entry) (answered bool) {
+func (l *ledger) audit(tr *trial, r durable.RunsRun, e script.Entry) (answered bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if e.Failure != nil {

@@ -21,7 +21,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/vmcp-dev/vmcp/runs/runstest/pgtest"
+	"github.com/vmcp-dev/vmcp/script/durable/runstest"
 	"github.com/vmcp-dev/vmcp/test/rig"
 )
 
@@ -134,7 +134,7 @@ func TestKillsSQLite(t *testing.T) {
 
 func TestKillsPostgres(t *testing.T) {
 	tr := newAskingTrial(t, asked)
-	tr.onPostgres(pgtest.Start(t))
+	tr.onPostgres(runstest.Start(t))
 	tr.configure(scripts + asked)
 	tr.crash()
 }

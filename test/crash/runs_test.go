@@ -18,7 +18,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/vmcp-dev/vmcp/internal/testmode"
-	"github.com/vmcp-dev/vmcp/runs/runstest/pgtest"
+	"github.com/vmcp-dev/vmcp/script/durable/runstest"
 	"github.com/vmcp-dev/vmcp/test/rig"
 )
 
@@ -48,7 +48,7 @@ func newAskingTrial(t *testing.T, more string) *trial {
 }
 
 // onPostgres lets the server keep its runs in PostgreSQL, once it is configured.
-func (tr *trial) onPostgres(pg *pgtest.Server) {
+func (tr *trial) onPostgres(pg *runstest.Server) {
 	if err := os.WriteFile(filepath.Join(tr.dir, "key"), []byte("MTIzNDU2Nzg5MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTI="), 0o600); err != nil {
 		tr.t.Fatal(err)
 	}
@@ -341,7 +341,7 @@ func TestStopInASession(t *testing.T) {
 // answers again, the repeated request continues the run.
 func TestAStoreThatIsAway(t *testing.T) {
 	tr := newTrial(t, "")
-	pg := pgtest.Start(t)
+	pg := runstest.Start(t)
 	tr.onPostgres(pg)
 	tr.configure(scripts)
 	s := tr.serve()

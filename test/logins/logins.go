@@ -7,20 +7,20 @@ import (
 	"testing"
 
 	"github.com/vmcp-dev/vmcp/backends/credentials"
-	"github.com/vmcp-dev/vmcp/cluster"
 	"github.com/vmcp-dev/vmcp/config"
-	"github.com/vmcp-dev/vmcp/config/durable"
-	"github.com/vmcp-dev/vmcp/runs/seal"
+	"github.com/vmcp-dev/vmcp/proxy/cluster"
+
+	durablepkg "github.com/vmcp-dev/vmcp/script/durable"
 )
 
 // Replica returns a new pool over the tokens in the database at a URL, and its view of them.
 func Replica(t testing.TB, url string) (*credentials.Pool, *credentials.Shared) {
 	t.Helper()
-	ring, err := seal.New([]seal.Key{{ID: "a", Secret: bytes.Repeat([]byte{'a'}, 32)}})
+	ring, err := durablepkg.SealNew([]durablepkg.Key{{ID: "a", Secret: bytes.Repeat([]byte{'a'}, 32)}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	tokens, err := cluster.OpenTokens(t.Context(), &config.Config{SessionStorage: durable.SessionStorage{URL: url}}, ring)
+	tokens, err := cluster.OpenTokens(t.Context(), &config.Config{SessionStorage: config.SessionStorage{URL: url}}, ring)
 	if err != nil {
 		t.Fatal(err)
 	}

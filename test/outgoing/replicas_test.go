@@ -16,7 +16,7 @@ import (
 	"github.com/vmcp-dev/vmcp/backends/credentials"
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/testmode"
-	"github.com/vmcp-dev/vmcp/runs/runstest/pgtest"
+	"github.com/vmcp-dev/vmcp/script/durable/runstest"
 	"github.com/vmcp-dev/vmcp/test/logins"
 )
 
@@ -24,7 +24,7 @@ import (
 // gets the consent, and the browser returns to any. It is valid once, and only in the browser that agreed.
 func TestALoginThroughAnyReplica(t *testing.T) {
 	testmode.NeedThorough(t)
-	server := pgtest.Start(t)
+	server := runstest.Start(t)
 	p := newProvider(t)
 	g := loginServer(t, p)
 	cfg := with(config.Backend{URL: g.URL + "/mcp"}, config.OutgoingStrategy{Type: "oauth", OAuth: config.OutgoingOAuth{PerUser: true, AllowPrivateIP: true}})

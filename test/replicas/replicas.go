@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/vmcp-dev/vmcp/runs/runstest/pgtest"
+	"github.com/vmcp-dev/vmcp/script/durable/runstest"
 	"github.com/vmcp-dev/vmcp/test/rig"
 )
 
@@ -20,7 +20,7 @@ import (
 // returns a balancer in front of them. All of them end with the test.
 func Serve(t testing.TB, binary, config string) *Balancer {
 	t.Helper()
-	dir, pg := t.TempDir(), pgtest.Start(t)
+	dir, pg := t.TempDir(), runstest.Start(t)
 	key := make([]byte, 32)
 	_, _ = rand.Read(key)
 	for name, text := range map[string]string{

@@ -41,7 +41,7 @@ import (
 	"github.com/vmcp-dev/vmcp/backends/internal/endpoint"
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/certs"
-	"github.com/vmcp-dev/vmcp/internal/clip"
+	"github.com/vmcp-dev/vmcp/internal/display"
 	"github.com/vmcp-dev/vmcp/internal/httpclient"
 	"github.com/vmcp-dev/vmcp/internal/secret"
 )
@@ -216,5 +216,5 @@ func (d *Dialer) logMalformed(frame []byte, err error) {
 func (d *Dialer) brief(body []byte) string {
 	const most, enough = 200, 8 << 10
 	s := d.o.Secrets.Text(strings.ToValidUTF8(string(body[:min(len(body), enough)]), "?"))
-	return clip.Bytes(strings.Join(strings.Fields(s), " "), most)
+	return display.Bytes(strings.Join(strings.Fields(s), " "), most)
 }

@@ -9,8 +9,8 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/vmcp-dev/vmcp/internal/diag"
+	"github.com/vmcp-dev/vmcp/internal/display"
 	"github.com/vmcp-dev/vmcp/internal/limits"
-	"github.com/vmcp-dev/vmcp/internal/spell"
 )
 
 const (
@@ -235,7 +235,7 @@ func (d *Document) oneOf(e entry, f Field, v reflect.Value) {
 		d.wrong(e.value, e.path, "%s", reason)
 		return
 	}
-	d.wrong(e.value, e.path, "want %s, have %q%s", orList(f.Enum), v.String(), spell.Hint(v.String(), f.Enum))
+	d.wrong(e.value, e.path, "want %s, have %q%s", orList(f.Enum), v.String(), display.Hint(v.String(), f.Enum))
 }
 
 func (d *Document) required(n *yaml.Node, path string, t reflect.Type, seen map[string]bool) {
@@ -256,7 +256,7 @@ func (d *Document) unknown(e entry, t reflect.Type) {
 	for _, f := range d.fields(t) {
 		names = append(names, f.Name)
 	}
-	hint := spell.Hint(e.key, names)
+	hint := display.Hint(e.key, names)
 	if hint == "" {
 		hint = "; known here: " + strings.Join(names, ", ")
 	}

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/vmcp-dev/vmcp/config/kube/object"
-	"github.com/vmcp-dev/vmcp/internal/clip"
+	"github.com/vmcp-dev/vmcp/internal/display"
 )
 
 // maxNote bounds the note of an event, in bytes: the API server refuses longer ones.
@@ -40,7 +40,7 @@ func transitions(before, now object.Status) (all []transition) {
 }
 
 func note(c object.Condition) string {
-	return clip.Text(fmt.Sprintf("%s is %s: %s", c.Type, c.Status, c.Message), maxNote)
+	return display.ClipText(fmt.Sprintf("%s is %s: %s", c.Type, c.Status, c.Message), maxNote)
 }
 
 // prefixOf is the generateName of events about an object.

@@ -9,7 +9,7 @@ import (
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/config/internal/document"
 	"github.com/vmcp-dev/vmcp/internal/diag"
-	"github.com/vmcp-dev/vmcp/internal/spell"
+	"github.com/vmcp-dev/vmcp/internal/display"
 )
 
 // Manifest is one object of a file of manifests.
@@ -92,7 +92,7 @@ func ours(d *document.Document, version, kind string) any {
 	}
 	for _, name := range d.Members() {
 		if !slices.Contains([]string{"apiVersion", "kind", "metadata", "spec", "status"}, name) {
-			d.Report(document.KeyPath("", name), "unknown field%s", spell.Hint(name, []string{"metadata", "spec"}))
+			d.Report(document.KeyPath("", name), "unknown field%s", display.Hint(name, []string{"metadata", "spec"}))
 		}
 	}
 	switch kind {

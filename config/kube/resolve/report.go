@@ -7,8 +7,8 @@ import (
 	"strings"
 
 	"github.com/vmcp-dev/vmcp/config/kube/object"
-	"github.com/vmcp-dev/vmcp/internal/clip"
 	"github.com/vmcp-dev/vmcp/internal/diag"
+	"github.com/vmcp-dev/vmcp/internal/display"
 )
 
 // mostNamed bounds how many elements of a list a message names.
@@ -54,7 +54,7 @@ func shortened(text string) string {
 	if len(text) <= object.MaxMessage {
 		return text
 	}
-	return clip.Text(text, object.MaxMessage-len(clip.Mark))
+	return display.ClipText(text, object.MaxMessage-len(display.Mark))
 }
 
 // accepted adds the condition Accepted, about spec and references.

@@ -7,7 +7,7 @@ import (
 
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/config/kube/object"
-	"github.com/vmcp-dev/vmcp/internal/spell"
+	"github.com/vmcp-dev/vmcp/internal/display"
 )
 
 // find finds the tools that a server refers to, and which versions of them can be tried.
@@ -122,13 +122,13 @@ func (r *Resolver) missing(v *serverVersion) (f finding) {
 	for i, ref := range v.base.ScriptedToolRefs {
 		if r.state.Scripted[ref.Name] == nil {
 			f.add(object.ReasonRefNotFound, config.IndexPath("spec.config.scriptedToolRefs", i), "there is no %s %s%s",
-				object.Scripted.Name, ref.Name, spell.Hint(ref.Name, slices.Sorted(maps.Keys(r.state.Scripted))))
+				object.Scripted.Name, ref.Name, display.Hint(ref.Name, slices.Sorted(maps.Keys(r.state.Scripted))))
 		}
 	}
 	for i, ref := range v.base.CompositeToolRefs {
 		if r.composite(v, ref.Name) == nil {
 			f.add(object.ReasonRefNotFound, config.IndexPath("spec.config.compositeToolRefs", i), "there is no %s %s%s",
-				object.Composite.Name, ref.Name, spell.Hint(ref.Name, slices.Sorted(maps.Keys(r.state.Composites))))
+				object.Composite.Name, ref.Name, display.Hint(ref.Name, slices.Sorted(maps.Keys(r.state.Composites))))
 		}
 	}
 	return f
@@ -216,7 +216,7 @@ func (s *server) unnamed(v *serverVersion, cfg *config.Config, offline bool) {
 		if slices.Contains(known, name) || offline && len(known) == 0 {
 			return
 		}
-		s.names.add(object.ReasonRefNotFound, path, "no backend is named %q%s", name, spell.Hint(name, known))
+		s.names.add(object.ReasonRefNotFound, path, "no backend is named %q%s", name, display.Hint(name, known))
 	}
 	a := &v.base.Aggregation
 	for i, w := range a.Tools {

@@ -7,7 +7,7 @@ import (
 
 	"go.starlark.net/syntax"
 
-	"github.com/vmcp-dev/vmcp/internal/spell"
+	"github.com/vmcp-dev/vmcp/internal/display"
 )
 
 // index is the type of x[y].
@@ -136,15 +136,15 @@ func (e *engine) noField(at syntax.Expr, a *Atom, name string) {
 	hint, near := Meant(name, a.Names())
 	switch a.Role {
 	case Params:
-		p := FindingProblem{Code: "parameter-unknown", Node: at, Message: "the tool has no parameter " + name, Hint: hint, Fix: Quoted(near), Sure: spell.Only(name, a.Names())}
+		p := FindingProblem{Code: "parameter-unknown", Node: at, Message: "the tool has no parameter " + name, Hint: hint, Fix: Quoted(near), Sure: display.Only(name, a.Names())}
 		if a.Name != "" {
 			p.Message = a.Name + " has no " + name
 		}
 		e.say(p)
 	case Content:
-		e.say(FindingProblem{Code: "result-field", Node: at, Message: "the form has no " + name, Hint: hint, Fix: Quoted(near), Sure: spell.Only(name, a.Names())})
+		e.say(FindingProblem{Code: "result-field", Node: at, Message: "the form has no " + name, Hint: hint, Fix: Quoted(near), Sure: display.Only(name, a.Names())})
 	default:
-		p := FindingProblem{Code: e.contract(a.Name, "result-field"), Node: at, Message: a.Name + " returns no " + name, Hint: hint, Fix: Quoted(near), Sure: spell.Only(name, a.Names())}
+		p := FindingProblem{Code: e.contract(a.Name, "result-field"), Node: at, Message: a.Name + " returns no " + name, Hint: hint, Fix: Quoted(near), Sure: display.Only(name, a.Names())}
 		if hint == "" {
 			p.Message += "; it has " + strings.Join(a.Names(), ", ")
 		}
@@ -249,7 +249,7 @@ func (e *engine) noMember(x *syntax.DotExpr, on Type) {
 		if subject == "" {
 			subject = "the struct"
 		}
-		p := FindingProblem{Code: "attribute", Node: x.Name, Message: fmt.Sprintf("%s has %s; no %s", subject, strings.Join(a.Names(), ", "), name), Hint: hint, Fix: near, Sure: spell.Only(name, a.Names())}
+		p := FindingProblem{Code: "attribute", Node: x.Name, Message: fmt.Sprintf("%s has %s; no %s", subject, strings.Join(a.Names(), ", "), name), Hint: hint, Fix: near, Sure: display.Only(name, a.Names())}
 		e.say(p)
 	case a.Kind == Dict:
 		if f, ok := a.Field(name); ok && on.Only() != nil {
@@ -268,7 +268,7 @@ func (e *engine) noMethod(x *syntax.DotExpr, on Type, name string) {
 	if h := Habit(a.Kind, name); h != "" {
 		hint, near = h, ""
 	}
-	e.say(FindingProblem{Code: "method", Node: x.Name, Message: fmt.Sprintf("%s has no %s", Article(on), name), Hint: hint, Fix: near, Sure: near != "" && spell.Only(name, MethodNames(a.Kind))})
+	e.say(FindingProblem{Code: "method", Node: x.Name, Message: fmt.Sprintf("%s has no %s", Article(on), name), Hint: hint, Fix: near, Sure: near != "" && display.Only(name, MethodNames(a.Kind))})
 }
 
 func (e *engine) noModuleMember(x *syntax.DotExpr, c *Builtin, name string) {
@@ -285,7 +285,7 @@ func (e *engine) noModuleMember(x *syntax.DotExpr, c *Builtin, name string) {
 		p.Hint = "the builtin is " + name
 	} else {
 		p.Hint, p.Fix = Meant(name, names)
-		p.Sure = spell.Only(name, names)
+		p.Sure = display.Only(name, names)
 	}
 	if p.Hint == "" {
 		p.Hint = "it has " + strings.Join(names, ", ")

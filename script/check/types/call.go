@@ -9,8 +9,8 @@ import (
 
 	"go.starlark.net/syntax"
 
+	"github.com/vmcp-dev/vmcp/internal/display"
 	"github.com/vmcp-dev/vmcp/internal/limits"
-	"github.com/vmcp-dev/vmcp/internal/spell"
 
 	"github.com/vmcp-dev/vmcp/script/internal/meter"
 )
@@ -118,7 +118,7 @@ func (e *engine) match(x *syntax.CallExpr, c *Builtin, args []Argument) (given, 
 			if hint == "" {
 				hint = "it has " + strings.Join(names, ", ")
 			}
-			e.say(FindingProblem{Code: "call-keyword", Node: keywordAt(x, a.Name), Message: fmt.Sprintf("%s has no parameter %s", c.Name, a.Name), Hint: hint, Fix: near, Sure: spell.Only(a.Name, names)})
+			e.say(FindingProblem{Code: "call-keyword", Node: keywordAt(x, a.Name), Message: fmt.Sprintf("%s has no parameter %s", c.Name, a.Name), Hint: hint, Fix: near, Sure: display.Only(a.Name, names)})
 			return got, false
 		case a.Name == "" && n < len(names):
 			got[names[n]] = a

@@ -10,7 +10,7 @@ import (
 
 	"go.starlark.net/syntax"
 
-	"github.com/vmcp-dev/vmcp/internal/spell"
+	"github.com/vmcp-dev/vmcp/internal/display"
 )
 
 // Problem is a mistake, with the node that causes it.
@@ -72,7 +72,7 @@ func Describe(x syntax.Expr) string {
 
 // Meant returns the hint for a suggested name, and the name.
 func Meant(name string, names []string) (hint, near string) {
-	near = spell.Nearest(name, names)
+	near = display.Nearest(name, names)
 	if near == "" || near == name {
 		return "", ""
 	}

@@ -10,7 +10,7 @@ import (
 
 	"go.starlark.net/syntax"
 
-	"github.com/vmcp-dev/vmcp/internal/spell"
+	"github.com/vmcp-dev/vmcp/internal/display"
 
 	"github.com/vmcp-dev/vmcp/script/internal/meter"
 )
@@ -206,7 +206,7 @@ func (c *Checker) fitValues(f Value, at syntax.Node, t Type, s *Schema) {
 				names = append(names, n)
 			}
 		}
-		if near := spell.Nearest(text, names); near != "" {
+		if near := display.Nearest(text, names); near != "" {
 			p.Hint, p.Fix = fmt.Sprintf("did you mean %q?", near), Quoted(near)
 		}
 	}
@@ -282,7 +282,7 @@ func (c *Checker) fitDict(f Value, x syntax.Expr, at syntax.Node, a *Atom, s *Sc
 
 // closeTo returns the name that was probably meant; "" if none is close.
 func closeTo(name string, names []string) string {
-	near := spell.Nearest(name, names)
+	near := display.Nearest(name, names)
 	if len(name) < 4 || len(near) < 4 || near == name {
 		return ""
 	}
@@ -335,7 +335,7 @@ func (c *Checker) unknownField(f Value, x syntax.Expr, at syntax.Node, field Fie
 		p.Message = fmt.Sprintf("%s has no argument %q", f.Subject, field.Name)
 	}
 	if near != "" && !hasFieldNamed(s, field.Name) {
-		p.Hint, p.Fix, p.Sure = "did you mean "+near+"?", Quoted(near), spell.Only(field.Name, s.Names())
+		p.Hint, p.Fix, p.Sure = "did you mean "+near+"?", Quoted(near), display.Only(field.Name, s.Names())
 		if !f.Output {
 			p.Hint = fmt.Sprintf("did you mean %q?", near)
 		}

@@ -6,7 +6,7 @@ import (
 
 	"go.starlark.net/syntax"
 
-	"github.com/vmcp-dev/vmcp/internal/spell"
+	"github.com/vmcp-dev/vmcp/internal/display"
 
 	"github.com/vmcp-dev/vmcp/script/internal/meter"
 )
@@ -110,7 +110,7 @@ func (e *engine) gotten(key Argument, fallback bool, on *Atom) {
 	if _, has := on.Field(name); has {
 		return
 	}
-	if _, near := Meant(name, on.Names()); fallback && !spell.Slip(name, near) {
+	if _, near := Meant(name, on.Names()); fallback && !display.Slip(name, near) {
 		return // some members of the union may have it
 	}
 	e.noField(key.Expr, on, name)

@@ -5,7 +5,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/vmcp-dev/vmcp/internal/spell"
+	"github.com/vmcp-dev/vmcp/internal/display"
 
 	"go.starlark.net/resolve"
 	"go.starlark.net/syntax"
@@ -246,7 +246,7 @@ func (e *engine) arity(x *syntax.CallExpr, fn *function, args []Argument) bool {
 	for _, a := range args {
 		if a.Name != "" && !kwargs && !slices.Contains(names, a.Name) {
 			hint, near := Meant(a.Name, names)
-			e.say(FindingProblem{Code: "call-keyword", Node: keywordAt(x, a.Name), Message: fmt.Sprintf("%s has no parameter %s", fn.name, a.Name), Hint: hint, Fix: near, Sure: spell.Only(a.Name, names)})
+			e.say(FindingProblem{Code: "call-keyword", Node: keywordAt(x, a.Name), Message: fmt.Sprintf("%s has no parameter %s", fn.name, a.Name), Hint: hint, Fix: near, Sure: display.Only(a.Name, names)})
 			return false
 		}
 		if i := slices.Index(names, a.Name); a.Name != "" && i >= 0 && i < len(positional) && most >= 0 {

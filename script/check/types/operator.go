@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/vmcp-dev/vmcp/internal/spell"
+	"github.com/vmcp-dev/vmcp/internal/display"
 
 	"github.com/vmcp-dev/vmcp/script/internal/meter"
 	"go.starlark.net/syntax"
@@ -105,7 +105,7 @@ func (e *engine) inSet(at syntax.Expr, t Type, v *Atom) {
 	}
 	p := FindingProblem{Code: "never-equal", Warning: true, Node: at, Message: fmt.Sprintf("this is %s, never %s", List2(shown, "or"), Show(v.Lit))}
 	if s, ok := v.Lit.(string); ok {
-		if near := spell.Nearest(s, names); near != "" {
+		if near := display.Nearest(s, names); near != "" {
 			p.Hint, p.Fix = fmt.Sprintf("did you mean %q?", near), Quoted(near)
 		}
 	}

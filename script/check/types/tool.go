@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/vmcp-dev/vmcp/internal/spell"
+	"github.com/vmcp-dev/vmcp/internal/display"
 
 	"go.starlark.net/syntax"
 )
@@ -50,7 +50,7 @@ func (e *engine) toolNamed(c *Builtin, got given) (*Tool, syntax.Expr) {
 	t, known := e.Tool(name)
 	if t == nil && known {
 		hint, near := Meant(name, e.ToolNames)
-		e.say(FindingProblem{Code: "tool-unknown", Node: a.Expr, Message: fmt.Sprintf("no tool %q", name), Hint: hint, Fix: Quoted(near), Sure: spell.Only(name, e.ToolNames)})
+		e.say(FindingProblem{Code: "tool-unknown", Node: a.Expr, Message: fmt.Sprintf("no tool %q", name), Hint: hint, Fix: Quoted(near), Sure: display.Only(name, e.ToolNames)})
 	}
 	return t, a.Expr
 }

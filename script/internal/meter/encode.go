@@ -11,7 +11,7 @@ import (
 	"go.starlark.net/starlark"
 	"go.starlark.net/starlarkstruct"
 
-	"github.com/vmcp-dev/vmcp/internal/clip"
+	"github.com/vmcp-dev/vmcp/internal/display"
 	"github.com/vmcp-dev/vmcp/internal/limits"
 )
 
@@ -450,5 +450,5 @@ func member(key string) string {
 	if plain {
 		return "." + key
 	}
-	return "[" + strconv.Quote(clip.Text(key, 40)) + "]"
+	return "[" + strconv.Quote(display.ClipText(key, 40)) + "]"
 }

@@ -10,7 +10,7 @@ import (
 
 	"go.starlark.net/starlark"
 
-	"github.com/vmcp-dev/vmcp/internal/clip"
+	"github.com/vmcp-dev/vmcp/internal/display"
 )
 
 // Suspended says that the run cannot continue inside this request: it needs an answer that only a later request can
@@ -169,5 +169,5 @@ func Clip(msg string) string {
 	if len(msg) <= MaxMessage+64 { // so that what was cut is not cut again
 		return msg
 	}
-	return clip.Counted(msg, MaxMessage)
+	return display.Counted(msg, MaxMessage)
 }

@@ -10,7 +10,7 @@ import (
 	"go.starlark.net/starlark"
 	"go.starlark.net/syntax"
 
-	"github.com/vmcp-dev/vmcp/internal/spell"
+	"github.com/vmcp-dev/vmcp/internal/display"
 )
 
 // Each hint takes a comparison with all names, so only the first problems get one.
@@ -53,7 +53,7 @@ func Suggestions(f *syntax.File, predeclared starlark.StringDict) func(error) er
 		}
 		for i, e := range list[:min(len(list), EnoughHints)] {
 			name, ok := strings.CutPrefix(e.Msg, "undefined: ")
-			near := spell.Nearest(name, names) // name itself if another function binds it
+			near := display.Nearest(name, names) // name itself if another function binds it
 			if ok && near != "" && near != name && !strings.Contains(near, " ") {
 				list[i].Msg += " (did you mean " + near + "?)"
 			}

@@ -6,7 +6,7 @@ import (
 
 	"go.starlark.net/syntax"
 
-	"github.com/vmcp-dev/vmcp/internal/spell"
+	"github.com/vmcp-dev/vmcp/internal/display"
 )
 
 // LimitError says that a run reached one of its limits. A script cannot catch it.
@@ -43,7 +43,7 @@ func (m *MissingKey) Others() string {
 	if m.Size == 0 {
 		return "; it is empty"
 	}
-	keys := spell.Sorted(m.Key, m.Keys)
+	keys := display.Sorted(m.Key, m.Keys)
 	keys = keys[:min(len(keys), maxKeysShown)]
 	if len(keys) == 0 {
 		return ""

@@ -21,9 +21,9 @@ import (
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/usage"
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/diag"
+	"github.com/vmcp-dev/vmcp/internal/display"
 	"github.com/vmcp-dev/vmcp/internal/files"
 	"github.com/vmcp-dev/vmcp/internal/secret"
-	"github.com/vmcp-dev/vmcp/internal/spell"
 	"github.com/vmcp-dev/vmcp/lock"
 	"github.com/vmcp-dev/vmcp/proxy"
 	"github.com/vmcp-dev/vmcp/proxy/catalog"
@@ -119,7 +119,7 @@ func (e Env) explain(name string) error {
 	}
 	c, ok := codes.Find(name)
 	if !ok {
-		return usage.Error(fmt.Sprintf("--explain: there is no code %q%s", name, spell.Hint(name, codes.Names())))
+		return usage.Error(fmt.Sprintf("--explain: there is no code %q%s", name, display.Hint(name, codes.Names())))
 	}
 	return c.Explain(e.Out)
 }

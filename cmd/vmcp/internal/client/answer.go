@@ -15,8 +15,8 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/vmcp-dev/vmcp/internal/display"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
-	"github.com/vmcp-dev/vmcp/internal/visible"
 )
 
 // Answers are what a user gives on the command line for the questions of a call, by the name of the
@@ -259,7 +259,7 @@ func (k *Asker) print(format string, args ...any) {
 
 // prompt shows text and reads a line; io.EOF when the input has ended.
 func (k *Asker) prompt(ctx context.Context, text string) (string, error) {
-	fmt.Fprint(k.Screen, "  "+visible.Line(text))
+	fmt.Fprint(k.Screen, "  "+display.VisibleLine(text))
 	read := make(chan typed, 1)
 	go k.readLine(read) // ends after a line, or with the process: a read of a terminal cannot be interrupted
 	select {

@@ -20,7 +20,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/vmcp-dev/vmcp/internal/spell"
+	"github.com/vmcp-dev/vmcp/internal/display"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 	"github.com/vmcp-dev/vmcp/proxy/status"
 )
@@ -108,7 +108,7 @@ func (e *Endpoint) Nearest(ctx context.Context, name string) string {
 	for i, t := range tools {
 		names[i] = t.Name
 	}
-	if near := spell.Nearest(name, names); near != name {
+	if near := display.Nearest(name, names); near != name {
 		return near
 	}
 	return ""

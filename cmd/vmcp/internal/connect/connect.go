@@ -21,8 +21,8 @@ import (
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/jsonform"
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/places"
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/usage"
-	"github.com/vmcp-dev/vmcp/config/clients/entry"
-	"github.com/vmcp-dev/vmcp/internal/spell"
+	"github.com/vmcp-dev/vmcp/config/clients"
+	"github.com/vmcp-dev/vmcp/internal/display"
 )
 
 // Env is what the command needs of the program that it is a part of.
@@ -122,7 +122,7 @@ func (f *flags) check(args []string) error {
 	for _, client := range args {
 		switch {
 		case dialects[client].shape == "":
-			return usage.Error(fmt.Sprintf("there is no client %q%s; want %s", client, spell.Hint(client, names()), strings.Join(names(), ", ")))
+			return usage.Error(fmt.Sprintf("there is no client %q%s; want %s", client, display.Hint(client, names()), strings.Join(names(), ", ")))
 		case f.project != "" && places.Project(client, f.project) == "":
 			return usage.Error(fmt.Sprintf("--project: %s has no file for a project; claude, cursor and vscode have", client))
 		}
@@ -303,7 +303,7 @@ func (r *run) connect(o *outcome) error {
 	}
 	d := dialects[o.Client]
 	o.value, o.URL = d.value(r.endpoint), r.endpoint.url
-	found, err := entry.Find(f.name, f.data, d.shape, r.name)
+	found, err := clients.Find(f.name, f.data, d.shape, r.name)
 	if err != nil {
 		return err
 	}
@@ -334,11 +334,11 @@ func (r *run) connect(o *outcome) error {
 func (r *run) edit(o *outcome, f *file, d dialect) (next []byte, err error) {
 	next = f.data
 	for _, name := range o.Replaced {
-		if next, err = entry.Remove(f.name, next, d.shape, name, false); err != nil {
+		if next, err = clients.Remove(f.name, next, d.shape, name, false); err != nil {
 			return nil, err
 		}
 	}
-	return entry.Put(f.name, next, entry.Entry{Shape: d.shape, Name: r.name, Value: o.value})
+	return clients.Put(f.name, next, clients.Entry{Shape: d.shape, Name: r.name, Value: o.value})
 }
 
 // write saves a record of the entry and a copy of the original file, and then writes the file, so that undo
@@ -360,7 +360,7 @@ func (r *run) write(o *outcome, f *file, known *record, ours bool, next []byte) 
 		rec.Parent, rec.Folders = known.Parent, known.Folders
 	default:
 		rec.Made, rec.Folders = !f.there, missing(filepath.Dir(f.real))
-		names, _ := entry.Names(f.name, f.data, d.shape) // the file was parsed before without an error
+		names, _ := clients.Names(f.name, f.data, d.shape) // the file was parsed before without an error
 		rec.Parent = len(names) == 0 && !strings.Contains(string(f.data), d.shape)
 	}
 	if rec.Backup == "" && !rec.Made {

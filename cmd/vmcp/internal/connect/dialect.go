@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/vmcp-dev/vmcp/config/clients/entry"
+	"github.com/vmcp-dev/vmcp/config/clients"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 )
 
@@ -33,7 +33,7 @@ var dialects = map[string]dialect{
 	"windsurf":       {"mcpServers", overHTTP("", "serverUrl", "${env:VMCP_TOKEN}")},
 	"gemini":         {"mcpServers", overHTTP("", "httpUrl", "${VMCP_TOKEN}")},
 	"zed":            {"context_servers", zed},
-	"codex":          {entry.TOML, codex},
+	"codex":          {clients.TOML, codex},
 	"opencode":       {"mcp", overHTTP("remote", "url", "{env:VMCP_TOKEN}")},
 }
 

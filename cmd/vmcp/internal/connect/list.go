@@ -10,7 +10,7 @@ import (
 	"github.com/tailscale/hujson"
 
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/places"
-	"github.com/vmcp-dev/vmcp/config/clients/entry"
+	"github.com/vmcp-dev/vmcp/config/clients"
 )
 
 // listed is one client of --list.
@@ -76,7 +76,7 @@ func (r *run) inspect(client string) listed {
 		return l
 	}
 	l.Found = f.there || r.project == "" && isFolder(r.system.Folder(client))
-	found, err := entry.Find(f.name, f.data, d.shape, r.name)
+	found, err := clients.Find(f.name, f.data, d.shape, r.name)
 	switch {
 	case err != nil:
 		l.Problem = err.Error()
@@ -92,14 +92,14 @@ func (r *run) inspect(client string) listed {
 }
 
 // address is the endpoint that an entry names: its URL, or that in the arguments of the bridge that it starts.
-func address(found *entry.Found, shape, name string) string {
+func address(found *clients.Found, shape, name string) string {
 	var v struct {
 		URL       string   `json:"url" toml:"url"`
 		ServerURL string   `json:"serverUrl"`
 		HTTPURL   string   `json:"httpUrl"`
 		Args      []string `json:"args" toml:"args"`
 	}
-	if shape == entry.TOML {
+	if shape == clients.TOML {
 		var whole map[string]map[string]map[string]any
 		if toml.Unmarshal(found.Value, &whole) == nil {
 			v.URL, _ = whole[shape][name]["url"].(string)

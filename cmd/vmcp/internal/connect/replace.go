@@ -17,7 +17,7 @@ import (
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/usage"
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/config/clients"
-	"github.com/vmcp-dev/vmcp/config/clients/entry"
+
 	"github.com/vmcp-dev/vmcp/internal/files"
 )
 
@@ -27,7 +27,7 @@ func (r *run) others(o *outcome, f *file) (others []string, err error) {
 	if !r.replace {
 		return nil, nil
 	}
-	all, err := entry.Names(f.name, f.data, dialects[o.Client].shape)
+	all, err := clients.Names(f.name, f.data, dialects[o.Client].shape)
 	if err != nil {
 		return nil, err
 	}

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/vmcp-dev/vmcp/config/clients/entry"
+	"github.com/vmcp-dev/vmcp/config/clients"
 )
 
 // takeBack removes from a client's file what connect has written there.
@@ -37,7 +37,7 @@ func (r *run) takeBack(o *outcome) error {
 
 // notOurs returns the error of an entry that is not there, or was not written by connect.
 func (r *run) notOurs(f *file, shape string) error {
-	found, err := entry.Find(f.name, f.data, shape, r.name)
+	found, err := clients.Find(f.name, f.data, shape, r.name)
 	if err != nil || found == nil {
 		return fmt.Errorf("%s: it has no entry of vmcp connect", f.name)
 	}
@@ -65,7 +65,7 @@ func (r *run) restore(o *outcome, f *file, rec *record) error {
 // takeOut removes only the entry, and restores the entries that it replaced.
 func (r *run) takeOut(o *outcome, f *file, rec *record) error {
 	next, err := r.without(f, rec)
-	if errors.Is(err, entry.ErrNone) {
+	if errors.Is(err, clients.ErrNone) {
 		o.Action = "gone"
 		return nil
 	}
@@ -80,8 +80,8 @@ func (r *run) takeOut(o *outcome, f *file, rec *record) error {
 
 // without returns the text of a file that was edited since, without the entry and with the entries that it replaced.
 func (r *run) without(f *file, rec *record) ([]byte, error) {
-	next, err := entry.Remove(f.name, f.data, rec.Shape, rec.Name, rec.Parent)
-	if len(rec.Replaced) == 0 || err != nil && !errors.Is(err, entry.ErrNone) {
+	next, err := clients.Remove(f.name, f.data, rec.Shape, rec.Name, rec.Parent)
+	if len(rec.Replaced) == 0 || err != nil && !errors.Is(err, clients.ErrNone) {
 		return next, err
 	}
 	if err != nil {
@@ -91,19 +91,19 @@ func (r *run) without(f *file, rec *record) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	have, err := entry.Names(f.name, next, rec.Shape)
+	have, err := clients.Names(f.name, next, rec.Shape)
 	if err != nil {
 		return nil, err
 	}
 	for _, name := range rec.Replaced {
-		was, err := entry.Find(f.name, original, rec.Shape, name)
+		was, err := clients.Find(f.name, original, rec.Shape, name)
 		if err != nil {
 			return nil, err
 		}
 		if was == nil || slices.Contains(have, name) {
 			continue
 		}
-		if next, err = entry.Put(f.name, next, entry.Entry{Shape: rec.Shape, Name: name, Value: was.Value, Raw: true}); err != nil {
+		if next, err = clients.Put(f.name, next, clients.Entry{Shape: rec.Shape, Name: name, Value: was.Value, Raw: true}); err != nil {
 			return nil, err
 		}
 	}

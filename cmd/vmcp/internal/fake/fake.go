@@ -17,10 +17,10 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/vmcp-dev/vmcp/cases"
+	"github.com/vmcp-dev/vmcp/builtins/cases"
 	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/internal/display"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
-	"github.com/vmcp-dev/vmcp/internal/spell"
 	"github.com/vmcp-dev/vmcp/lock"
 )
 
@@ -287,7 +287,7 @@ func CheckBackend(f *lock.File, backend string) error {
 		return errors.New("--backend: there is no lock file with its tools")
 	}
 	if !f.Has(backend) {
-		return fmt.Errorf("--backend: the lock file has no backend %q%s", backend, spell.Hint(backend, slices.Sorted(maps.Keys(f.Backends))))
+		return fmt.Errorf("--backend: the lock file has no backend %q%s", backend, display.Hint(backend, slices.Sorted(maps.Keys(f.Backends))))
 	}
 	return nil
 }

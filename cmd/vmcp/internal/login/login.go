@@ -13,12 +13,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/vmcp-dev/vmcp/backends/credentials"
-	"github.com/vmcp-dev/vmcp/cluster"
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/browser"
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/usage"
 	"github.com/vmcp-dev/vmcp/config"
-	"github.com/vmcp-dev/vmcp/runs/seal"
-	"github.com/vmcp-dev/vmcp/runs/settings"
+	"github.com/vmcp-dev/vmcp/proxy/cluster"
+	"github.com/vmcp-dev/vmcp/script/durable"
+	"github.com/vmcp-dev/vmcp/script/durable/sqlstore"
 )
 
 // Env is what the commands need of the program that they are part of.
@@ -160,7 +160,7 @@ func (e Env) backend(ctx context.Context, file, name string) (b config.Backend, 
 		return b, nil, nil, usage.WithHint(fmt.Errorf("backend %s has no login", name), "outgoingAuth.backends."+name+": {type: oauth, oauth: {}} configures one")
 	}
 	if cfg.Cluster.On() {
-		ring, err := seal.New(settings.Keys(cfg))
+		ring, err := durable.SealNew(sqlstore.Keys(cfg))
 		if err != nil {
 			return b, nil, nil, err
 		}

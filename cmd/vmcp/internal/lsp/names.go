@@ -14,8 +14,8 @@ import (
 	"go.starlark.net/syntax"
 
 	"github.com/vmcp-dev/vmcp/builtins"
-	"github.com/vmcp-dev/vmcp/internal/clip"
 	"github.com/vmcp-dev/vmcp/internal/diag"
+	"github.com/vmcp-dev/vmcp/internal/display"
 	"github.com/vmcp-dev/vmcp/internal/starfmt"
 	"github.com/vmcp-dev/vmcp/script"
 	"github.com/vmcp-dev/vmcp/script/check"
@@ -209,7 +209,7 @@ func aboutTool(name string, t check.Tool) string {
 		if len(part.raw) == 0 || json.Indent(&text, part.raw, "", "  ") != nil {
 			continue
 		}
-		fmt.Fprintf(&b, "\n\n%s\n```json\n%s\n```", part.title, clip.Text(text.String(), maxSchema))
+		fmt.Fprintf(&b, "\n\n%s\n```json\n%s\n```", part.title, display.ClipText(text.String(), maxSchema))
 	}
 	return b.String()
 }

@@ -12,8 +12,8 @@ import (
 	"strings"
 
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/usage"
+	"github.com/vmcp-dev/vmcp/internal/display"
 	"github.com/vmcp-dev/vmcp/internal/files"
-	"github.com/vmcp-dev/vmcp/internal/spell"
 	"github.com/vmcp-dev/vmcp/migrate"
 )
 
@@ -185,7 +185,7 @@ func (m *Migration) unresolved(sources []*workflowFile) {
 				continue
 			}
 			hint := ""
-			if meant := spell.Nearest(r.Name, known); meant != "" {
+			if meant := display.Nearest(r.Name, known); meant != "" {
 				hint = fmt.Sprintf(", did you mean %s?", meant)
 			}
 			m.Say("%s: %s: no VirtualMCPCompositeToolDefinition %q among the files%s; it is not migrated", r.Pos, r.Path, r.Name, hint)

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"github.com/vmcp-dev/vmcp/internal/clip"
+	"github.com/vmcp-dev/vmcp/internal/display"
 	"github.com/vmcp-dev/vmcp/migrate"
 	"github.com/vmcp-dev/vmcp/migrate/verify"
 )
@@ -79,5 +79,5 @@ func (m *Migration) verifyCase(ctx context.Context, w io.Writer, c verify.Case, 
 
 // oneLine shortens a text for a table.
 func oneLine(s string) string {
-	return clip.Line(strings.Join(strings.Fields(s), " "), 101)
+	return display.ClipLine(strings.Join(strings.Fields(s), " "), 101)
 }

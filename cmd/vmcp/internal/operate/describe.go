@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/jsonform"
-	"github.com/vmcp-dev/vmcp/internal/clip"
+	"github.com/vmcp-dev/vmcp/internal/display"
 	"github.com/vmcp-dev/vmcp/proxy/status"
 )
 
@@ -115,7 +115,7 @@ func (f *flags) tools(ctx context.Context, args []string, line func(string) stri
 		return nil
 	}
 	for _, t := range all.Tools {
-		names = append(names, cobra.CompletionWithDesc(line(t.Name), line(clip.Line(t.Description, 80))))
+		names = append(names, cobra.CompletionWithDesc(line(t.Name), line(display.ClipLine(t.Description, 80))))
 	}
 	return names
 }

@@ -17,8 +17,8 @@ import (
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/locate"
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/setup"
 	"github.com/vmcp-dev/vmcp/config"
-	"github.com/vmcp-dev/vmcp/internal/clip"
 	"github.com/vmcp-dev/vmcp/internal/diag"
+	"github.com/vmcp-dev/vmcp/internal/display"
 	"github.com/vmcp-dev/vmcp/internal/secret"
 	"github.com/vmcp-dev/vmcp/proxy"
 	"github.com/vmcp-dev/vmcp/proxy/status"
@@ -238,10 +238,10 @@ func versionOf(ctx context.Context, path string) string {
 	c.WaitDelay = time.Second
 	out, err := c.Output()
 	if err != nil {
-		return " (does not say its version: " + clip.Line(err.Error(), 80) + ")"
+		return " (does not say its version: " + display.ClipLine(err.Error(), 80) + ")"
 	}
 	first, _, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
-	return " (" + clip.Line(first, 60) + ")"
+	return " (" + display.ClipLine(first, 60) + ")"
 }
 
 // endpoint checks what listens at the address of the configuration.
@@ -297,7 +297,7 @@ func (d *doctor) state(s *status.Status) {
 	for _, b := range s.Backends {
 		if b.State == status.Down {
 			bad++
-			d.add("running", fail, "vmcp logs "+b.Name, "backend %s is down: %s", b.Name, clip.Line(b.Error, 300))
+			d.add("running", fail, "vmcp logs "+b.Name, "backend %s is down: %s", b.Name, display.ClipLine(b.Error, 300))
 		}
 	}
 	if bad == 0 && s.Config.Error == "" {
@@ -356,7 +356,7 @@ func (d *doctor) lists(ctx context.Context) {
 	}
 	if len(long) > 0 {
 		d.add("names", warn, "choose shorter ones under aggregation.tools[].overrides, or a shorter prefix for the backend",
-			"%s longer than %d characters with %s in front, as some clients put it: %s", count(len(long), "name"), longestName, clientPrefix, clip.Line(strings.Join(long, ", "), 200))
+			"%s longer than %d characters with %s in front, as some clients put it: %s", count(len(long), "name"), longestName, clientPrefix, display.ClipLine(strings.Join(long, ", "), 200))
 	} else {
 		d.add("names", ok, "", "none is longer than %d characters with %s in front", longestName, clientPrefix)
 	}

@@ -20,7 +20,7 @@ import (
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/locate"
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/usage"
 	"github.com/vmcp-dev/vmcp/config"
-	"github.com/vmcp-dev/vmcp/internal/clip"
+	"github.com/vmcp-dev/vmcp/internal/display"
 	"github.com/vmcp-dev/vmcp/proxy/status"
 )
 
@@ -212,7 +212,7 @@ func (c *client) refused(resp *http.Response) error {
 	if message == "" || page || strings.HasPrefix(message, "<") { // the page of another server
 		message = resp.Status
 	}
-	message = clip.Line(message, 500)
+	message = display.ClipLine(message, 500)
 	err := fmt.Errorf("%s: %s", c.base.String(), message)
 	switch {
 	case resp.StatusCode == http.StatusUnauthorized:

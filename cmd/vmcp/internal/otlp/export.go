@@ -17,9 +17,8 @@ import (
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
-	"github.com/vmcp-dev/vmcp/internal/clip"
+	"github.com/vmcp-dev/vmcp/internal/display"
 	"github.com/vmcp-dev/vmcp/internal/secret"
-	"github.com/vmcp-dev/vmcp/internal/visible"
 )
 
 const (
@@ -68,7 +67,7 @@ func (r *reporter) failed(what string, err error) {
 		r.missed++
 		return
 	}
-	reason := clip.Text(visible.Line(strings.ToValidUTF8(r.secrets.Text(err.Error()), "?")), longestReason)
+	reason := display.ClipText(display.VisibleLine(strings.ToValidUTF8(r.secrets.Text(err.Error()), "?")), longestReason)
 	r.log.Warn("telemetry is not sent", "signal", what, "err", reason, "failuresBefore", r.missed)
 	r.next, r.missed = now.Add(reportEvery), 0
 }

@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	"github.com/vmcp-dev/vmcp/config"
-	"github.com/vmcp-dev/vmcp/config/telemetry"
+
 	"github.com/vmcp-dev/vmcp/internal/files"
 	"github.com/vmcp-dev/vmcp/internal/secret"
 )
@@ -80,10 +80,10 @@ func want(said *bool, otherwise bool) bool {
 }
 
 // rate is the fraction of traces that is sent; negative: as the environment says, or all.
-func rate(t *telemetry.Telemetry, env func(string) string) float64 {
+func rate(t *config.Telemetry, env func(string) string) float64 {
 	text := t.SamplingRate
 	if text == "" && t.TracingEnabled != nil && env("OTEL_TRACES_SAMPLER") == "" {
-		text = telemetry.DefaultRate
+		text = config.DefaultRate
 	}
 	if text == "" {
 		return -1
@@ -96,7 +96,7 @@ func rate(t *telemetry.Telemetry, env func(string) string) float64 {
 }
 
 // targetOf returns the target of a signal; nil: no endpoint is named, which validation warns of.
-func targetOf(t *telemetry.Telemetry, env func(string) string, signal, environment string) (*target, error) {
+func targetOf(t *config.Telemetry, env func(string) string, signal, environment string) (*target, error) {
 	to := &target{}
 	switch {
 	case t.Endpoint != "":

@@ -18,7 +18,7 @@ import (
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/usage"
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/diag"
-	"github.com/vmcp-dev/vmcp/internal/spell"
+	"github.com/vmcp-dev/vmcp/internal/display"
 	"github.com/vmcp-dev/vmcp/lock"
 )
 
@@ -118,7 +118,7 @@ func (f flags) selection(cfg *config.Config) (*selection, error) {
 	}
 	for _, name := range append(asked, f.backends...) {
 		if !slices.Contains(names, name) {
-			return nil, usage.Error(fmt.Sprintf("no backend is named %q%s", name, spell.Hint(name, names)))
+			return nil, usage.Error(fmt.Sprintf("no backend is named %q%s", name, display.Hint(name, names)))
 		}
 	}
 	return s, nil
@@ -195,7 +195,7 @@ func (s *selection) known(old, now *lock.File) error {
 			for _, other := range slices.Concat(now.Names(), old.Names()) {
 				names = append(names, other.String())
 			}
-			return usage.Error(fmt.Sprintf("--only: %q is neither offered nor in the file%s", n, spell.Hint(n.String(), names)))
+			return usage.Error(fmt.Sprintf("--only: %q is neither offered nor in the file%s", n, display.Hint(n.String(), names)))
 		}
 	}
 	return nil

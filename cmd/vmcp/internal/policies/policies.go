@@ -21,8 +21,8 @@ import (
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/usage"
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/diag"
+	"github.com/vmcp-dev/vmcp/internal/display"
 	"github.com/vmcp-dev/vmcp/internal/files"
-	"github.com/vmcp-dev/vmcp/internal/spell"
 	"github.com/vmcp-dev/vmcp/policy"
 	"github.com/vmcp-dev/vmcp/proxy"
 )
@@ -235,7 +235,7 @@ func hasProfile(cfg *config.Config, name string) error {
 	case len(names) == 0:
 		return fmt.Errorf("the configuration has no profiles, and so no %q", name)
 	}
-	return fmt.Errorf("there is no profile %q%s", name, cmp.Or(spell.Hint(name, names), "; there are "+strings.Join(names, ", ")))
+	return fmt.Errorf("there is no profile %q%s", name, cmp.Or(display.Hint(name, names), "; there are "+strings.Join(names, ", ")))
 }
 
 // decisionWord is the word that explain prints: invisible is deny.

@@ -7,8 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/vmcp-dev/vmcp/internal/clip"
-	"github.com/vmcp-dev/vmcp/internal/spell"
+	"github.com/vmcp-dev/vmcp/internal/display"
 )
 
 // commands are the inputs that begin with a colon.
@@ -58,7 +57,7 @@ func meant(name string) string {
 	for _, c := range commands {
 		names = append(names, c.name)
 	}
-	if near := spell.Nearest(name, names); near != "" {
+	if near := display.Nearest(name, names); near != "" {
 		return "; did you mean " + near + "?"
 	}
 	return "; :help lists them"
@@ -73,7 +72,7 @@ func (s *session) showCalls() {
 		if e.Err != nil {
 			answer = "failed: " + firstLine(e.Err.Error())
 		}
-		s.o.print(fmt.Sprintf("%s %s -> %s", e.Name, e.Args, clip.Line(answer, maxCallShown)))
+		s.o.print(fmt.Sprintf("%s %s -> %s", e.Name, e.Args, display.ClipLine(answer, maxCallShown)))
 	}
 }
 

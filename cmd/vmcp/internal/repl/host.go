@@ -16,8 +16,8 @@ import (
 
 	"github.com/vmcp-dev/vmcp/builtins"
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/client"
+	"github.com/vmcp-dev/vmcp/internal/display"
 	"github.com/vmcp-dev/vmcp/internal/schema"
-	"github.com/vmcp-dev/vmcp/internal/spell"
 	"github.com/vmcp-dev/vmcp/proxy/status"
 	"github.com/vmcp-dev/vmcp/script"
 )
@@ -143,7 +143,7 @@ func (h *host) unknown(name string) string {
 	if strings.Contains(name, ".") {
 		known = slices.AppendSeq(known, maps.Keys(h.o.Origins))
 	}
-	if near := spell.Nearest(name, known); near != "" {
+	if near := display.Nearest(name, known); near != "" {
 		msg += fmt.Sprintf("; did you mean %q?", near)
 	}
 	return msg

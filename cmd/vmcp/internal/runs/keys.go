@@ -9,13 +9,13 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/vmcp-dev/vmcp/cluster"
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/jsonform"
 	"github.com/vmcp-dev/vmcp/config"
-	"github.com/vmcp-dev/vmcp/config/durable"
-	"github.com/vmcp-dev/vmcp/runs"
-	"github.com/vmcp-dev/vmcp/runs/seal"
-	"github.com/vmcp-dev/vmcp/runs/settings"
+	"github.com/vmcp-dev/vmcp/proxy/cluster"
+
+	durablepkg "github.com/vmcp-dev/vmcp/script/durable"
+
+	"github.com/vmcp-dev/vmcp/script/durable/sqlstore"
 )
 
 // ownKey is the id of the key in the file that is made beside an SQLite store.
@@ -49,7 +49,7 @@ ended, which is 24 hours after another key became the first.` + jsonform.Of(keys
 	}
 	output := e.Output(c)
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		return e.with(c.Context(), *file, func(cfg *config.Config, s runs.Store) error {
+		return e.with(c.Context(), *file, func(cfg *config.Config, s durablepkg.RunsStore) error {
 			found, err := countKeys(c.Context(), cfg, s)
 			if err != nil {
 				return err
@@ -64,14 +64,14 @@ ended, which is 24 hours after another key became the first.` + jsonform.Of(keys
 }
 
 // countKeys counts what each key seals: configured ones first, in their order.
-func countKeys(ctx context.Context, cfg *config.Config, s runs.Store) ([]inUse, error) {
+func countKeys(ctx context.Context, cfg *config.Config, s durablepkg.RunsStore) ([]inUse, error) {
 	kept, err := s.Sealed(ctx)
 	if err != nil {
 		return nil, err
 	}
 	var shared cluster.Sealed
 	if cfg.Cluster.On() {
-		ring, err := seal.New(settings.Keys(cfg))
+		ring, err := durablepkg.SealNew(sqlstore.Keys(cfg))
 		if err != nil {
 			return nil, err
 		}
@@ -94,7 +94,7 @@ func countKeys(ctx context.Context, cfg *config.Config, s runs.Store) ([]inUse, 
 	for i, k := range cfg.SessionStorage.Keys {
 		add(k.ID, true, i == 0)
 	}
-	if cfg.SessionStorage.Provider == durable.StorageSQLite && len(cfg.SessionStorage.Keys) == 0 {
+	if cfg.SessionStorage.Provider == config.StorageSQLite && len(cfg.SessionStorage.Keys) == 0 {
 		add(ownKey, true, true)
 	}
 	rest := map[string]bool{}

@@ -10,22 +10,22 @@ import (
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/jsonform"
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/usage"
 	"github.com/vmcp-dev/vmcp/config"
-	"github.com/vmcp-dev/vmcp/runs"
+	"github.com/vmcp-dev/vmcp/script/durable"
 )
 
 // summary is the JSON of a run in a list.
 type summary struct {
-	ID        string     `json:"id"`
-	Tool      string     `json:"tool"`
-	State     runs.State `json:"state"`
-	Principal string     `json:"principal"`
-	Created   time.Time  `json:"created"`
-	Updated   time.Time  `json:"updated"`
-	Wake      time.Time  `json:"wake,omitzero"`
-	Questions int        `json:"questions"`
-	Doubts    int        `json:"doubts"`
-	Entries   int        `json:"entries"`
-	Error     string     `json:"error"`
+	ID        string            `json:"id"`
+	Tool      string            `json:"tool"`
+	State     durable.RunsState `json:"state"`
+	Principal string            `json:"principal"`
+	Created   time.Time         `json:"created"`
+	Updated   time.Time         `json:"updated"`
+	Wake      time.Time         `json:"wake,omitzero"`
+	Questions int               `json:"questions"`
+	Doubts    int               `json:"doubts"`
+	Entries   int               `json:"entries"`
+	Error     string            `json:"error"`
 }
 
 // page is the JSON of the command.
@@ -35,7 +35,7 @@ type page struct {
 }
 
 func list(e Env, file *string) *cobra.Command {
-	var f runs.Filter
+	var f durable.Filter
 	var states []string
 	var since string
 	c := &cobra.Command{
@@ -53,7 +53,7 @@ func list(e Env, file *string) *cobra.Command {
 	fl.StringVar(&since, "since", "", "runs that were changed since then: a duration such as 7d, or a time")
 	fl.IntVar(&f.Limit, "limit", 100, "the maximum number of runs")
 	fl.StringVar(&f.After, "after", "", "continue after this cursor: next of the previous page")
-	completeStates(c, runs.States)
+	completeStates(c, durable.States)
 	c.RunE = func(c *cobra.Command, _ []string) (err error) {
 		if f.Limit < 1 || f.Limit > 10_000 {
 			return usage.Error(fmt.Sprintf("--limit: want 1 to 10000, have %d", f.Limit))
@@ -64,7 +64,7 @@ func list(e Env, file *string) *cobra.Command {
 		if f.Since, err = ago("--since", since); err != nil {
 			return err
 		}
-		return e.with(c.Context(), *file, func(_ *config.Config, s runs.Store) error {
+		return e.with(c.Context(), *file, func(_ *config.Config, s durable.RunsStore) error {
 			found, next, err := s.List(c.Context(), f)
 			if err != nil {
 				return err
@@ -75,7 +75,7 @@ func list(e Env, file *string) *cobra.Command {
 	return c
 }
 
-func (e Env) showList(found []runs.Summary, next string, asJSON bool) error {
+func (e Env) showList(found []durable.Summary, next string, asJSON bool) error {
 	list := []summary{}
 	for _, r := range found {
 		list = append(list, summary{r.ID, r.Tool, r.State, r.Principal, r.Created.UTC(), r.Updated.UTC(), utc(r.Wake), r.Questions, r.Doubts, r.Entries, r.Error})
@@ -102,9 +102,9 @@ func about(r summary) string {
 	switch {
 	case r.Doubts > 0:
 		return fmt.Sprintf("%d in doubt", r.Doubts)
-	case r.State == runs.Waiting:
+	case r.State == durable.Waiting:
 		return fmt.Sprintf("%d open", r.Questions)
-	case r.State == runs.Sleeping && !r.Wake.IsZero():
+	case r.State == durable.Sleeping && !r.Wake.IsZero():
 		return "until " + clock(r.Wake)
 	}
 	return r.Error

@@ -16,8 +16,8 @@ import (
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/usage"
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/limits"
-	"github.com/vmcp-dev/vmcp/runs"
-	"github.com/vmcp-dev/vmcp/runs/open"
+	"github.com/vmcp-dev/vmcp/script/durable"
+	"github.com/vmcp-dev/vmcp/script/durable/sqlstore"
 )
 
 // Env is what the command needs of the program that it is part of.
@@ -54,7 +54,7 @@ outcome of a call is unknown), done, failed or cancelled. The last three are fin
 }
 
 // with calls f with the configuration and its open store.
-func (e Env) with(ctx context.Context, file string, f func(*config.Config, runs.Store) error) (err error) {
+func (e Env) with(ctx context.Context, file string, f func(*config.Config, durable.RunsStore) error) (err error) {
 	cfg, err := e.Load(file)
 	if err != nil {
 		return err
@@ -62,7 +62,7 @@ func (e Env) with(ctx context.Context, file string, f func(*config.Config, runs.
 	if !cfg.SessionStorage.Lasting() {
 		return usage.WithHint(fmt.Errorf("%s: runs are stored in the memory of vmcp serve, which other processes cannot read", file), "set sessionStorage.provider to sqlite or postgres")
 	}
-	store, _, err := open.Store(ctx, cfg, open.How{Beside: true})
+	store, _, err := sqlstore.OpenStore(ctx, cfg, sqlstore.How{Beside: true})
 	if err != nil {
 		return err
 	}
@@ -72,13 +72,13 @@ func (e Env) with(ctx context.Context, file string, f func(*config.Config, runs.
 
 // state is the JSON of commands that change a run.
 type state struct {
-	ID    string     `json:"id"`
-	State runs.State `json:"state"`
+	ID    string            `json:"id"`
+	State durable.RunsState `json:"state"`
 }
 
 // change calls f with the store and prints the run's state.
-func (e Env) change(ctx context.Context, file, id string, asJSON bool, f func(runs.Store) error) error {
-	return e.with(ctx, file, func(_ *config.Config, s runs.Store) error {
+func (e Env) change(ctx context.Context, file, id string, asJSON bool, f func(durable.RunsStore) error) error {
+	return e.with(ctx, file, func(_ *config.Config, s durable.RunsStore) error {
 		if err := f(s); err != nil {
 			return fmt.Errorf("%s: %w", id, err)
 		}
@@ -95,13 +95,13 @@ func (e Env) change(ctx context.Context, file, id string, asJSON bool, f func(ru
 }
 
 // ids completes the ids of runs in one of states.
-func (e Env) ids(file *string, states ...runs.State) cobra.CompletionFunc {
+func (e Env) ids(file *string, states ...durable.RunsState) cobra.CompletionFunc {
 	return func(c *cobra.Command, args []string, prefix string) (found []cobra.Completion, _ cobra.ShellCompDirective) {
 		if len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		_ = e.with(c.Context(), *file, func(_ *config.Config, s runs.Store) error {
-			list, _, err := s.List(c.Context(), runs.Filter{States: states, Limit: 50})
+		_ = e.with(c.Context(), *file, func(_ *config.Config, s durable.RunsStore) error {
+			list, _, err := s.List(c.Context(), durable.Filter{States: states, Limit: 50})
 			for _, r := range list {
 				if strings.HasPrefix(r.ID, prefix) {
 					found = append(found, cobra.CompletionWithDesc(r.ID, string(r.State)+", "+r.Tool))
@@ -114,17 +114,17 @@ func (e Env) ids(file *string, states ...runs.State) cobra.CompletionFunc {
 }
 
 // parseStates reads --state.
-func parseStates(names []string) (states []runs.State, err error) {
+func parseStates(names []string) (states []durable.RunsState, err error) {
 	for _, n := range names {
-		if !slices.Contains(runs.States, runs.State(n)) {
-			return nil, usage.Error(fmt.Sprintf("--state: want %s, have %q", join(runs.States), n))
+		if !slices.Contains(durable.States, durable.RunsState(n)) {
+			return nil, usage.Error(fmt.Sprintf("--state: want %s, have %q", join(durable.States), n))
 		}
-		states = append(states, runs.State(n))
+		states = append(states, durable.RunsState(n))
 	}
 	return states, nil
 }
 
-func join(states []runs.State) string {
+func join(states []durable.RunsState) string {
 	names := make([]string, len(states))
 	for i, s := range states {
 		names[i] = string(s)
@@ -148,7 +148,7 @@ func ago(flag, text string) (time.Time, error) {
 	return t, nil
 }
 
-func completeStates(c *cobra.Command, states []runs.State) {
+func completeStates(c *cobra.Command, states []durable.RunsState) {
 	var names []cobra.Completion
 	for _, s := range states {
 		names = append(names, string(s))

@@ -12,9 +12,9 @@ import (
 
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/jsonform"
 	"github.com/vmcp-dev/vmcp/config"
-	"github.com/vmcp-dev/vmcp/internal/clip"
-	"github.com/vmcp-dev/vmcp/runs"
+	"github.com/vmcp-dev/vmcp/internal/display"
 	"github.com/vmcp-dev/vmcp/script"
+	"github.com/vmcp-dev/vmcp/script/durable"
 )
 
 // maxShown bounds a text in a line, in characters.
@@ -22,22 +22,22 @@ const maxShown = 100
 
 // shown is the JSON of show.
 type shown struct {
-	ID        string          `json:"id"`
-	Tool      string          `json:"tool"`
-	State     runs.State      `json:"state"`
-	Principal string          `json:"principal"`
-	Created   time.Time       `json:"created"`
-	Updated   time.Time       `json:"updated"`
-	Wake      time.Time       `json:"wake,omitzero"`
-	Owner     string          `json:"owner"`
-	Program   string          `json:"program"`
-	Engine    int             `json:"engine"`
-	Arguments json.RawMessage `json:"arguments,omitempty"`
-	Result    json.RawMessage `json:"result,omitempty"`
-	Error     string          `json:"error"`
-	Entries   []entry         `json:"entries"`
-	Questions []question      `json:"questions"`
-	Doubts    []doubt         `json:"doubts"`
+	ID        string            `json:"id"`
+	Tool      string            `json:"tool"`
+	State     durable.RunsState `json:"state"`
+	Principal string            `json:"principal"`
+	Created   time.Time         `json:"created"`
+	Updated   time.Time         `json:"updated"`
+	Wake      time.Time         `json:"wake,omitzero"`
+	Owner     string            `json:"owner"`
+	Program   string            `json:"program"`
+	Engine    int               `json:"engine"`
+	Arguments json.RawMessage   `json:"arguments,omitempty"`
+	Result    json.RawMessage   `json:"result,omitempty"`
+	Error     string            `json:"error"`
+	Entries   []entry           `json:"entries"`
+	Questions []question        `json:"questions"`
+	Doubts    []doubt           `json:"doubts"`
 }
 
 type entry struct {
@@ -70,7 +70,7 @@ type doubt struct {
 }
 
 // of is a run with its journal, as JSON.
-func of(r runs.Run, journal []script.Entry) shown {
+func of(r durable.RunsRun, journal []script.Entry) shown {
 	s := shown{
 		ID: r.ID, Tool: r.Tool, State: r.State, Principal: r.Principal, Created: utc(r.Created), Updated: utc(r.Updated), Wake: utc(r.Wake), Owner: r.Owner,
 		Program: r.Program.Hash, Engine: r.Program.Engine, Arguments: valid(r.Args), Result: valid(r.Result), Error: r.Error,
@@ -125,7 +125,7 @@ func show(e Env, file *string) *cobra.Command {
 	c.ValidArgsFunction = e.ids(file)
 	output := e.Output(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
-		return e.with(c.Context(), *file, func(_ *config.Config, s runs.Store) error {
+		return e.with(c.Context(), *file, func(_ *config.Config, s durable.RunsStore) error {
 			r, journal, err := s.Get(c.Context(), args[0])
 			if err != nil {
 				return named(args[0], err)
@@ -168,7 +168,7 @@ func (e Env) timeline(s shown) error {
 		fmt.Fprintln(e.Out, e.Text(s.Error))
 	}
 	if len(s.Result) > 0 {
-		fmt.Fprintf(e.Out, "result %s\n", e.Cell(clip.Line(string(s.Result), maxShown)))
+		fmt.Fprintf(e.Out, "result %s\n", e.Cell(display.ClipLine(string(s.Result), maxShown)))
 	}
 	if help := helps(s); help != "" {
 		fmt.Fprintln(e.Out, help)
@@ -205,10 +205,10 @@ func detail(x entry) string {
 		parts = append(parts, "until "+clock(x.Until))
 	}
 	if len(x.Arguments) > 0 && x.Kind == "call" {
-		parts = append(parts, clip.Line(string(x.Arguments), maxShown))
+		parts = append(parts, display.ClipLine(string(x.Arguments), maxShown))
 	}
 	if x.Failure != nil {
-		parts = append(parts, x.Failure.Kind+": "+clip.Line(x.Failure.Message, maxShown))
+		parts = append(parts, x.Failure.Kind+": "+display.ClipLine(x.Failure.Message, maxShown))
 	}
 	return strings.Join(parts, "  ")
 }
@@ -226,17 +226,17 @@ func message(q question) string {
 	if json.Unmarshal(q.Params, &params) != nil || params.Message == "" {
 		return q.Method
 	}
-	return clip.Line(params.Message, maxShown)
+	return display.ClipLine(params.Message, maxShown)
 }
 
 // helps is the command that continues the run; "" where none is needed.
 func helps(s shown) string {
 	switch {
-	case s.State == runs.Doubt && len(s.Doubts) > 0:
+	case s.State == durable.Doubt && len(s.Doubts) > 0:
 		return fmt.Sprintf("vmcp runs resolve %s %s --done JSON | --failed TEXT | --repeat", s.ID, s.Doubts[0].Key)
 	case len(s.Questions) > 0:
 		return fmt.Sprintf("vmcp runs answer %s %s --action accept --content JSON", s.ID, s.Questions[0].Key)
-	case s.State == runs.Paused:
+	case s.State == durable.Paused:
 		return "vmcp runs resume " + s.ID
 	}
 	return ""
@@ -266,7 +266,7 @@ contains the arguments and results of all calls, not encrypted.` + jsonform.Of(e
 	c.ValidArgsFunction = e.ids(file)
 	e.Output(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
-		return e.with(c.Context(), *file, func(_ *config.Config, s runs.Store) error {
+		return e.with(c.Context(), *file, func(_ *config.Config, s durable.RunsStore) error {
 			r, journal, err := s.Get(c.Context(), args[0])
 			if err != nil {
 				return named(args[0], err)
@@ -278,7 +278,7 @@ contains the arguments and results of all calls, not encrypted.` + jsonform.Of(e
 }
 
 // limitsOf is the limits in the settings of a run.
-func limitsOf(r runs.Run) json.RawMessage {
+func limitsOf(r durable.RunsRun) json.RawMessage {
 	var settings struct {
 		Limits json.RawMessage `json:"limits"`
 	}

@@ -14,8 +14,7 @@ import (
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/jsonform"
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/usage"
 	"github.com/vmcp-dev/vmcp/config"
-	"github.com/vmcp-dev/vmcp/runs"
-	"github.com/vmcp-dev/vmcp/runs/answers"
+	"github.com/vmcp-dev/vmcp/script/durable"
 )
 
 func answer(e Env, file *string) *cobra.Command {
@@ -29,13 +28,13 @@ counts, from any source.` + jsonform.Of(state{}),
 		Example: "  vmcp runs answer 4qk2v9m0s7c1d8x3n5b6t0h2ya 1 --action accept --content '{\"ship\": true}'\n  vmcp runs answer 4qk2v9m0s7c1d8x3n5b6t0h2ya --action decline",
 		Args:    cobra.RangeArgs(1, 2),
 	}
-	c.ValidArgsFunction = e.ids(file, runs.Waiting, runs.Doubt, runs.Running)
+	c.ValidArgsFunction = e.ids(file, durable.Waiting, durable.Doubt, durable.Running)
 	output := e.Output(c)
 	c.Flags().StringVar(&action, "action", "", "accept, decline or cancel")
 	c.Flags().StringVar(&content, "content", "", "the content of an accepted question, a JSON object")
 	_ = c.RegisterFlagCompletionFunc("action", cobra.FixedCompletions([]string{"accept", "decline", "cancel"}, cobra.ShellCompDirectiveNoFileComp)) // the flag exists
 	c.RunE = func(c *cobra.Command, args []string) error {
-		said := answers.Answer{Action: action}
+		said := durable.Answer{Action: action}
 		if content != "" {
 			said.Content = json.RawMessage(content)
 		}
@@ -45,8 +44,8 @@ counts, from any source.` + jsonform.Of(state{}),
 		if err := said.Check(); err != nil {
 			return usage.Error(byFlag(err).Error())
 		}
-		return e.change(c.Context(), *file, args[0], *output == "json", func(s runs.Store) error {
-			return byFlag(answers.Give(c.Context(), s, args[0], said))
+		return e.change(c.Context(), *file, args[0], *output == "json", func(s durable.RunsStore) error {
+			return byFlag(durable.Give(c.Context(), s, args[0], said))
 		})
 	}
 	return c
@@ -54,12 +53,12 @@ counts, from any source.` + jsonform.Of(state{}),
 
 // byFlag names the flag in an error about a field of the answer.
 func byFlag(err error) error {
-	var wrong *answers.Invalid
+	var wrong *durable.Invalid
 	if !errors.As(err, &wrong) || wrong.Field == "" {
 		return err
 	}
 	flags := map[string]string{"action": "--action", "content": "--content", "key": "KEY"}
-	return &answers.Invalid{Field: flags[wrong.Field], Reason: wrong.Reason}
+	return &durable.Invalid{Field: flags[wrong.Field], Reason: wrong.Reason}
 }
 
 func resolve(e Env, file *string) *cobra.Command {
@@ -75,7 +74,7 @@ call again. KEY may be omitted if only one call is in doubt. The run then contin
 		Example: "  vmcp runs resolve 4qk2v9m0s7c1d8x3n5b6t0h2ya 7 --repeat\n  vmcp runs resolve 4qk2v9m0s7c1d8x3n5b6t0h2ya --done '{\"id\": 7}'",
 		Args:    cobra.RangeArgs(1, 2),
 	}
-	c.ValidArgsFunction = e.ids(file, runs.Doubt)
+	c.ValidArgsFunction = e.ids(file, durable.Doubt)
 	output := e.Output(c)
 	fl := c.Flags()
 	fl.StringVar(&done, "done", "", "the call was made, and this JSON is its output")
@@ -84,7 +83,7 @@ call again. KEY may be omitted if only one call is in doubt. The run then contin
 	c.MarkFlagsMutuallyExclusive("done", "failed", "repeat")
 	c.MarkFlagsOneRequired("done", "failed", "repeat")
 	c.RunE = func(c *cobra.Command, args []string) error {
-		to := runs.Resolution{Failed: failed, Repeat: repeat}
+		to := durable.Resolution{Failed: failed, Repeat: repeat}
 		if fl.Changed("done") {
 			if !json.Valid([]byte(done)) {
 				return usage.Error("--done: want JSON such as {\"id\": 7} or \"text\"")
@@ -97,7 +96,7 @@ call again. KEY may be omitted if only one call is in doubt. The run then contin
 		if fl.Changed("repeat") && !repeat {
 			return usage.Error("--repeat: takes no value")
 		}
-		return e.change(c.Context(), *file, args[0], *output == "json", func(s runs.Store) error {
+		return e.change(c.Context(), *file, args[0], *output == "json", func(s durable.RunsStore) error {
 			key, err := doubted(c.Context(), s, args)
 			if err != nil {
 				return err
@@ -109,7 +108,7 @@ call again. KEY may be omitted if only one call is in doubt. The run then contin
 }
 
 // doubted is the key of the call in doubt that the arguments select.
-func doubted(ctx context.Context, s runs.Store, args []string) (string, error) {
+func doubted(ctx context.Context, s durable.RunsStore, args []string) (string, error) {
 	if len(args) == 2 {
 		return args[1], nil
 	}
@@ -118,9 +117,9 @@ func doubted(ctx context.Context, s runs.Store, args []string) (string, error) {
 	case err != nil:
 		return "", err
 	case r.State.Final():
-		return "", runs.ErrEnded
+		return "", durable.ErrEnded
 	case len(r.Doubts) == 0:
-		return "", runs.ErrNoDoubt
+		return "", durable.ErrNoDoubt
 	case len(r.Doubts) > 1:
 		return "", fmt.Errorf("%d calls are in doubt: name one of them, %v", len(r.Doubts), r.Doubts)
 	}
@@ -134,10 +133,10 @@ func resume(e Env, file *string) *cobra.Command {
 		Long:  `Resume lets a run go on that is paused, sleeps or waits, and prints its state.` + jsonform.Of(state{}),
 		Args:  cobra.ExactArgs(1),
 	}
-	c.ValidArgsFunction = e.ids(file, runs.Paused, runs.Sleeping, runs.Waiting)
+	c.ValidArgsFunction = e.ids(file, durable.Paused, durable.Sleeping, durable.Waiting)
 	output := e.Output(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
-		return e.change(c.Context(), *file, args[0], *output == "json", func(s runs.Store) error { return s.Resume(c.Context(), args[0]) })
+		return e.change(c.Context(), *file, args[0], *output == "json", func(s durable.RunsStore) error { return s.Resume(c.Context(), args[0]) })
 	}
 	return c
 }
@@ -150,11 +149,11 @@ func cancel(e Env, file *string) *cobra.Command {
 		Long:  `Cancel ends a run: nothing new begins, a call under way ends and is recorded. It prints the state.` + jsonform.Of(state{}),
 		Args:  cobra.ExactArgs(1),
 	}
-	c.ValidArgsFunction = e.ids(file, runs.States[:5]...)
+	c.ValidArgsFunction = e.ids(file, durable.States[:5]...)
 	output := e.Output(c)
 	c.Flags().StringVar(&reason, "reason", "cancelled by an operator", "the reason, which is shown with the run")
 	c.RunE = func(c *cobra.Command, args []string) error {
-		return e.change(c.Context(), *file, args[0], *output == "json", func(s runs.Store) error { return s.Cancel(c.Context(), args[0], reason) })
+		return e.change(c.Context(), *file, args[0], *output == "json", func(s durable.RunsStore) error { return s.Cancel(c.Context(), args[0], reason) })
 	}
 	return c
 }
@@ -180,7 +179,7 @@ in runs.retention.` + jsonform.Of(pruned{}),
 	fl.StringVar(&before, "before", "", "runs that were last changed before then: a duration such as 7d, or a time")
 	fl.StringSliceVar(&states, "state", nil, "runs in one of these final states")
 	fl.StringVar(&principal, "principal", "", "runs of this principal")
-	completeStates(c, runs.States[5:])
+	completeStates(c, durable.States[5:])
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		asked, err := parseStates(states)
 		if err != nil {
@@ -188,14 +187,14 @@ in runs.retention.` + jsonform.Of(pruned{}),
 		}
 		for _, s := range asked {
 			if !s.Final() {
-				return usage.Error(fmt.Sprintf("--state: %s is not final: want %s", s, join(runs.States[5:])))
+				return usage.Error(fmt.Sprintf("--state: %s is not final: want %s", s, join(durable.States[5:])))
 			}
 		}
 		at, err := ago("--before", before)
 		if err != nil {
 			return err
 		}
-		return e.with(c.Context(), *file, func(cfg *config.Config, s runs.Store) error {
+		return e.with(c.Context(), *file, func(cfg *config.Config, s durable.RunsStore) error {
 			n, err := forget(c.Context(), s, olds(cfg, at, asked, principal, fl.Changed("principal")))
 			switch {
 			case err != nil:
@@ -211,21 +210,21 @@ in runs.retention.` + jsonform.Of(pruned{}),
 }
 
 // olds selects the runs to prune: those last changed before a time, or those whose retention has passed.
-func olds(cfg *config.Config, before time.Time, states []runs.State, principal string, one bool) (list []runs.Old) {
-	old := runs.Old{Before: before, States: states}
+func olds(cfg *config.Config, before time.Time, states []durable.RunsState, principal string, one bool) (list []durable.Old) {
+	old := durable.Old{Before: before, States: states}
 	if one {
 		old.Principal = &principal
 	}
 	if !before.IsZero() {
-		return []runs.Old{old}
+		return []durable.Old{old}
 	}
 	keep := cfg.Runs.Retention
-	for _, s := range runs.States[5:] {
+	for _, s := range durable.States[5:] {
 		if states != nil && !slices.Contains(states, s) {
 			continue
 		}
-		old.States, old.Before = []runs.State{s}, time.Now().Add(-keep.Failed.Std())
-		if s == runs.Done {
+		old.States, old.Before = []durable.RunsState{s}, time.Now().Add(-keep.Failed.Std())
+		if s == durable.Done {
 			old.Before = time.Now().Add(-keep.Done.Std())
 		}
 		list = append(list, old)
@@ -233,7 +232,7 @@ func olds(cfg *config.Config, before time.Time, states []runs.State, principal s
 	return list
 }
 
-func forget(ctx context.Context, s runs.Store, list []runs.Old) (total int, err error) {
+func forget(ctx context.Context, s durable.RunsStore, list []durable.Old) (total int, err error) {
 	for _, old := range list {
 		n, pruned := s.Prune(ctx, old)
 		total, err = total+n, errors.Join(err, pruned)

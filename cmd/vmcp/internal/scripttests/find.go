@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/vmcp-dev/vmcp/cases/replay"
+	"github.com/vmcp-dev/vmcp/builtins/cases"
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/usage"
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/diag"
@@ -143,7 +143,7 @@ func (f *found) test(name string) error {
 }
 
 func (f *found) findCases(dirs []string) error {
-	all, err := replay.Find(dirs...)
+	all, err := cases.Find(dirs...)
 	f.cases = append(f.cases, all...)
 	return err
 }

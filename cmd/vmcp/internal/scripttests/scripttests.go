@@ -12,9 +12,9 @@ import (
 	"regexp"
 	"time"
 
+	"github.com/vmcp-dev/vmcp/builtins/cases"
 	"github.com/vmcp-dev/vmcp/builtins/suite"
-	"github.com/vmcp-dev/vmcp/cases"
-	"github.com/vmcp-dev/vmcp/cases/replay"
+
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/usage"
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/diag"
@@ -187,17 +187,17 @@ func (r *runner) runCases(ctx context.Context, paths []string, report *suite.Rep
 			return
 		}
 		began := time.Now()
-		name := replay.Result{File: path}.Case()
+		name := cases.Result{File: path}.Case()
 		if r.Only != nil && !r.Only.MatchString(name) {
 			continue
 		}
-		result := replay.File(ctx, path, r.replayed)
+		result := cases.File(ctx, path, r.replayed)
 		t := suite.Test{File: diag.File(path), Name: name, Line: 1, Status: suite.Passed}
 		if r.Update && result.Updated != nil {
 			if err := cases.Write(path, result.Updated); err == nil {
 				result.Problems = nil
 			} else {
-				result.Problems = diag.Problems{{Pos: diag.Pos{File: diag.File(path), Line: 1, Column: 1}, Code: replay.Code, Message: err.Error()}}
+				result.Problems = diag.Problems{{Pos: diag.Pos{File: diag.File(path), Line: 1, Column: 1}, Code: cases.ReplayCode, Message: err.Error()}}
 			}
 		}
 		for _, p := range result.Problems {
@@ -217,12 +217,12 @@ func (r *runner) runCases(ctx context.Context, paths []string, report *suite.Rep
 }
 
 // replayed is a tool in the form that replay needs; nil: there is none.
-func (r *runner) replayed(name string) *replay.Tool {
+func (r *runner) replayed(name string) *cases.Tool {
 	t := r.made[name]
 	if t == nil {
 		return nil
 	}
-	return &replay.Tool{Name: t.Name, Program: t.Program, Limits: t.Limits, Arguments: t.Arguments, CheckOutput: t.CheckOutput, Schema: r.schema}
+	return &cases.Tool{Name: t.Name, Program: t.Program, Limits: t.Limits, Arguments: t.Arguments, CheckOutput: t.CheckOutput, Schema: r.schema}
 }
 
 // schema is the input schema of a locked tool.

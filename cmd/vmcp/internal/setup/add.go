@@ -12,8 +12,8 @@ import (
 
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/usage"
 	"github.com/vmcp-dev/vmcp/config"
-	"github.com/vmcp-dev/vmcp/config/edit"
-	"github.com/vmcp-dev/vmcp/internal/spell"
+
+	"github.com/vmcp-dev/vmcp/internal/display"
 	"github.com/vmcp-dev/vmcp/lock"
 )
 
@@ -75,8 +75,8 @@ inline they are written to the configuration. Remove keeps them in vmcp.env.`,
 }
 
 // backend makes a backend of the arguments: a URL, or a command after --.
-func (f *addFlags) backend(args []string, dashed bool) (edit.Backend, error) {
-	b := edit.Backend{Name: args[0], Transport: f.transport, Cwd: f.cwd}
+func (f *addFlags) backend(args []string, dashed bool) (config.EditBackend, error) {
+	b := config.EditBackend{Name: args[0], Transport: f.transport, Cwd: f.cwd}
 	var err error
 	if b.Env, err = pairs("--env", f.env); err != nil {
 		return b, err
@@ -121,7 +121,7 @@ func pairs(flag string, all []string) (map[string]string, error) {
 	return out, nil
 }
 
-func (e Env) add(ctx context.Context, f addFlags, b edit.Backend) error {
+func (e Env) add(ctx context.Context, f addFlags, b config.EditBackend) error {
 	file, err := open(f.config)
 	if err != nil {
 		return err
@@ -131,7 +131,7 @@ func (e Env) add(ctx context.Context, f addFlags, b edit.Backend) error {
 		return err
 	}
 	notes := r.hide(&b)
-	r.add = []edit.Backend{b}
+	r.add = []config.EditBackend{b}
 	data, err := r.apply(file)
 	if err != nil {
 		return err
@@ -199,8 +199,8 @@ func remove(e Env) *cobra.Command {
 		if f.new {
 			return fmt.Errorf("%s: no such file", file)
 		}
-		data, err := edit.Remove(f.data, args[0])
-		if errors.Is(err, edit.ErrNone) {
+		data, err := config.Remove(f.data, args[0])
+		if errors.Is(err, config.ErrNone) {
 			return e.unknown(f, args[0])
 		}
 		if err != nil {
@@ -212,9 +212,9 @@ func remove(e Env) *cobra.Command {
 }
 
 func (e Env) unknown(f *edited, name string) error {
-	names, err := edit.Names(f.data)
+	names, err := config.Names(f.data)
 	if err != nil {
 		return err
 	}
-	return fmt.Errorf("%s: there is no backend %q%s", f.name, name, spell.Hint(name, names))
+	return fmt.Errorf("%s: there is no backend %q%s", f.name, name, display.Hint(name, names))
 }

@@ -20,9 +20,9 @@ import (
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/usage"
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/config/clients"
-	"github.com/vmcp-dev/vmcp/config/edit"
+
+	"github.com/vmcp-dev/vmcp/internal/display"
 	"github.com/vmcp-dev/vmcp/internal/files"
-	"github.com/vmcp-dev/vmcp/internal/spell"
 )
 
 // importFlags are the flags of the import command.
@@ -85,7 +85,7 @@ func (f *importFlags) places(args []string) (all []place, err error) {
 		case client == "all":
 			all = append(all, found()...)
 		case file == "":
-			return nil, usage.Error(fmt.Sprintf("--from: there is no client %q%s", client, spell.Hint(client, places.Names)))
+			return nil, usage.Error(fmt.Sprintf("--from: there is no client %q%s", client, display.Hint(client, places.Names)))
 		default:
 			all = append(all, place{client, file})
 		}
@@ -123,8 +123,8 @@ type imported struct {
 	Written   string             `json:"written,omitempty"`
 
 	failed   bool // a file or a server could not be imported, or a filter not written
-	add      []edit.Backend
-	known    []edit.Backend // those of the configuration, and of add
+	add      []config.EditBackend
+	known    []config.EditBackend // those of the configuration, and of add
 	secrets  map[string]string
 	have     map[string]string // the variables of vmcp.env
 	inline   bool
@@ -210,7 +210,7 @@ func (r *imported) readKnown(data []byte) error {
 		return err
 	}
 	for _, b := range cfg.Backends {
-		r.known = append(r.known, edit.Backend{Name: b.Name, URL: b.URL, Transport: b.Transport, Headers: b.Headers, Command: b.Command, Args: b.Args, Env: b.Env, Cwd: b.Cwd})
+		r.known = append(r.known, config.EditBackend{Name: b.Name, URL: b.URL, Transport: b.Transport, Headers: b.Headers, Command: b.Command, Args: b.Args, Env: b.Env, Cwd: b.Cwd})
 	}
 	return nil
 }
@@ -287,7 +287,7 @@ func (r *imported) take(b *importedBackend, s *clients.Server, folder string) {
 		r.failed = r.failed || !s.Ignored
 		return
 	}
-	e := edit.Backend{Name: s.Name, URL: s.URL, Transport: s.Transport, Headers: maps.Clone(s.Headers), Command: s.Command, Args: s.Args,
+	e := config.EditBackend{Name: s.Name, URL: s.URL, Transport: s.Transport, Headers: maps.Clone(s.Headers), Command: s.Command, Args: s.Args,
 		Env: maps.Clone(s.Env), Cwd: s.Cwd, Disabled: s.Disabled}
 	e.Cwd = from(folder, e.Cwd)
 	if strings.Contains(e.Command, "/") {
@@ -305,7 +305,7 @@ func (r *imported) take(b *importedBackend, s *clients.Server, folder string) {
 		return
 	}
 	s.Notes = append(s.Notes, r.hide(&e)...)
-	if same := slices.IndexFunc(r.known, func(k edit.Backend) bool { return isSame(&k, &e) }); same >= 0 {
+	if same := slices.IndexFunc(r.known, func(k config.EditBackend) bool { return isSame(&k, &e) }); same >= 0 {
 		b.Name, b.Action, b.Reason = r.known[same].Name, "same", "it is the backend "+r.known[same].Name
 		for i := range r.add { // a server that is switched off in one client may be used by another
 			r.add[i].Disabled = r.add[i].Disabled && (e.Disabled || r.add[i].Name != b.Name)
@@ -313,7 +313,7 @@ func (r *imported) take(b *importedBackend, s *clients.Server, folder string) {
 		return
 	}
 	b.Action = "added"
-	for n := 2; slices.ContainsFunc(r.known, func(k edit.Backend) bool { return k.Name == e.Name }); n++ {
+	for n := 2; slices.ContainsFunc(r.known, func(k config.EditBackend) bool { return k.Name == e.Name }); n++ {
 		e.Name = fmt.Sprintf("%s-%d", s.Name[:min(len(s.Name), 59)], n)
 		b.Name, b.Action, b.Reason = e.Name, "renamed", "there is another backend "+s.Name
 	}
@@ -330,8 +330,8 @@ func from(folder, name string) string {
 }
 
 // check returns an error for a backend that no configuration could have.
-func check(b *edit.Backend) error {
-	text, err := edit.Add(nil, *b)
+func check(b *config.EditBackend) error {
+	text, err := config.Add(nil, *b)
 	if err != nil {
 		return err
 	}
@@ -343,7 +343,7 @@ func check(b *edit.Backend) error {
 }
 
 // withEnvFile adds the variables of a file to those of the backend, which have precedence.
-func withEnvFile(b *edit.Backend, file string) error {
+func withEnvFile(b *config.EditBackend, file string) error {
 	if file == "" {
 		return nil
 	}
@@ -363,7 +363,7 @@ func withEnvFile(b *edit.Backend, file string) error {
 }
 
 // isSame reports whether two backends start the same program or call the same URL.
-func isSame(a, b *edit.Backend) bool {
+func isSame(a, b *config.EditBackend) bool {
 	return a.URL == b.URL && a.Command == b.Command && slices.Equal(a.Args, b.Args) && a.Cwd == b.Cwd &&
 		sameMap(a.Env, b.Env) && sameMap(a.Headers, b.Headers)
 }
@@ -374,7 +374,7 @@ func sameMap(a, b map[string]string) bool {
 
 // apply returns the text of the configuration with the backends added.
 func (r *imported) apply(file *edited) ([]byte, error) {
-	data, err := edit.Add(file.data, r.add...)
+	data, err := config.Add(file.data, r.add...)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", file.name, err)
 	}

@@ -15,14 +15,14 @@ import (
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/usage"
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/config/clients"
-	"github.com/vmcp-dev/vmcp/config/edit"
+
 	"github.com/vmcp-dev/vmcp/internal/files"
 	"github.com/vmcp-dev/vmcp/internal/secret"
 )
 
 // hide moves the values of a backend that are secrets into variables. The notes are about arguments that look like a
 // secret and are kept, since nothing says that they are.
-func (r *imported) hide(b *edit.Backend) (notes []string) {
+func (r *imported) hide(b *config.EditBackend) (notes []string) {
 	if r.inline {
 		return nil
 	}

@@ -11,9 +11,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/vmcp-dev/vmcp/cases"
-	"github.com/vmcp-dev/vmcp/internal/clip"
-	"github.com/vmcp-dev/vmcp/internal/visible"
+	"github.com/vmcp-dev/vmcp/builtins/cases"
+	"github.com/vmcp-dev/vmcp/internal/display"
 )
 
 //go:embed page.css
@@ -98,7 +97,7 @@ func hash(s string) string {
 
 // text escapes a text for HTML, and makes invisible characters visible.
 func text(s string) string {
-	return html.EscapeString(strings.ToValidUTF8(visible.Line(s), "\uFFFD"))
+	return html.EscapeString(strings.ToValidUTF8(display.VisibleLine(s), "\uFFFD"))
 }
 
 // span is the time that the picture covers, in milliseconds.
@@ -136,7 +135,7 @@ func (p *page) head(out *bytes.Buffer) {
 	}
 	out.WriteString("</span></header>\n")
 	if f := p.c.Failure; f != nil {
-		fmt.Fprintf(out, "<div class=\"wrong\">%s</div>\n", html.EscapeString(strings.ToValidUTF8(visible.Text(f.Message), "\uFFFD")))
+		fmt.Fprintf(out, "<div class=\"wrong\">%s</div>\n", html.EscapeString(strings.ToValidUTF8(display.VisibleText(f.Message), "\uFFFD")))
 	}
 	out.WriteString(`<div class="tools">`)
 	for _, k := range [][2]string{{"call", "tool"}, {"script", "scripted tool"}, {"ask", "question"}, {"wait", "pause"}, {"note", "instant"}, {"call bad", "failed"}} {
@@ -158,7 +157,7 @@ func (p *page) draw() {
 		if l.depth > 0 {
 			below = ` class="below"`
 		}
-		fmt.Fprintf(&p.labels, `<text%s x="%d" y="%d">%s</text>`, below, 12+14*min(l.depth, 6), y+laneGap/2+17, text(clip.Line(l.label, 30)))
+		fmt.Fprintf(&p.labels, `<text%s x="%d" y="%d">%s</text>`, below, 12+14*min(l.depth, 6), y+laneGap/2+17, text(display.ClipLine(l.label, 30)))
 		for i, s := range l.steps {
 			p.bar(s, y+laneGap/2+l.row[i]*rowSize, l.row[i])
 		}
@@ -185,25 +184,25 @@ func (p *page) bar(i, y, attempt int) {
 			tone = " dark"
 		}
 		fmt.Fprintf(&p.bars, `<svg x="%s%%" y="%d" width="%s%%" height="%d"><text class="name%s" x="7" y="12">%s</text></svg>`,
-			number(x, 4), y, number(width, 4), size, tone, text(clip.Line(label(e), 60)))
+			number(x, 4), y, number(width, 4), size, tone, text(display.ClipLine(label(e), 60)))
 	}
 	p.bars.WriteByte('\n')
-	s := step{Kind: e.Kind, Name: clip.Line(visible.Line(strings.ToValidUTF8(e.Name, "\uFFFD")), 500), File: e.File, Line: e.Line, Attempt: attempt, Source: p.sources.line(e.File, e.Line)}
+	s := step{Kind: e.Kind, Name: display.ClipLine(display.VisibleLine(strings.ToValidUTF8(e.Name, "\uFFFD")), 500), File: e.File, Line: e.Line, Attempt: attempt, Source: p.sources.line(e.File, e.Line)}
 	left := p.budget
 	take := func(t string) string {
 		if len(t) > left {
-			t, s.Cut = clip.Bytes(t, left)+clip.Mark, true
+			t, s.Cut = display.Bytes(t, left)+display.Mark, true
 		}
 		left -= min(len(t), left)
 		return t
 	}
 	if e.Failure != nil {
-		s.Error, s.Why = take(visible.Text(e.Failure.Message)), e.Failure.Kind
+		s.Error, s.Why = take(display.VisibleText(e.Failure.Message)), e.Failure.Kind
 		if s.Error == "" {
 			s.Error = "failed"
 		}
 	}
-	s.Args, s.Result = take(string(visible.JSON(e.Args))), take(string(visible.JSON(e.Result)))
+	s.Args, s.Result = take(string(display.JSON(e.Args))), take(string(display.JSON(e.Result)))
 	p.steps = append(p.steps, s)
 }
 

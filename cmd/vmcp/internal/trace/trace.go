@@ -12,10 +12,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/vmcp-dev/vmcp/cases"
+	"github.com/vmcp-dev/vmcp/builtins/cases"
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/client"
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/jsonform"
-	"github.com/vmcp-dev/vmcp/internal/clip"
+	"github.com/vmcp-dev/vmcp/internal/display"
 	"github.com/vmcp-dev/vmcp/internal/files"
 	"github.com/vmcp-dev/vmcp/proxy/status"
 )
@@ -41,7 +41,7 @@ func Lines(c *cases.Case) []string {
 // oneLine is the first line of an error, shortened.
 func oneLine(message string) string {
 	first, _, _ := strings.Cut(message, "\n")
-	return clip.Line(first, 200)
+	return display.ClipLine(first, 200)
 }
 
 // FromTrace makes a case of the trace in a result: steps and times, without arguments and results.

@@ -1,0 +1,238 @@
+package migrate
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/vmcp-dev/vmcp/internal/diag"
+)
+
+// checkReferences checks the fields that templates name: a field of a step that may
+// be skipped has to have a default, and fields that do not exist are noted.
+func (d *decoder) checkReferences(w *Workflow) {
+	needs := map[string]map[string]string{} // step, field: who refers to it
+	for _, s := range w.Steps {
+		for _, t := range s.checked() {
+			d.references(w, t, "step "+s.Id, needs)
+		}
+		for _, t := range s.unchecked() {
+			d.references(w, t, "", nil)
+		}
+	}
+	if w.Output != nil {
+		d.outputReferences(w, w.Output.Properties, needs)
+	}
+	for _, s := range w.Steps {
+		if s.Condition == nil && !s.MayFail() {
+			continue
+		}
+		if s.Kind == ForEachStep {
+			d.loopDefaults(s, needs[s.Id])
+		}
+		for _, field := range slices.Sorted(maps.Keys(needs[s.Id])) {
+			if s.Defaults.Mapping().Get(field) == nil {
+				d.wrong(s.At("defaultResults"), Member(Member(s.Path, "defaultResults"), field), "missing: %s uses the field, and the step may be skipped or fail", needs[s.Id][field])
+			}
+		}
+	}
+}
+
+// loopDefaults adds missing defaults to a loop whose fields templates use: those of a loop without
+// elements.
+func (d *decoder) loopDefaults(s *Step, needed map[string]string) {
+	empty := map[string]any{"completed": 0, "count": 0, "failed": 0, "iterations": []any{}}
+	missing := false
+	for field := range needed {
+		_, known := empty[field]
+		missing = missing || known && s.Defaults.Mapping().Get(field) == nil
+	}
+	if !missing || !d.fix {
+		return
+	}
+	d.note(s.At("defaultResults"), Member(s.Path, "defaultResults"), "a loop that does not run counts as one without elements")
+	mended := constantOfFile(s.pos, map[string]any{})
+	if s.Defaults != nil {
+		mended.Mapping().add(s.Defaults.Mapping())
+	}
+	mended.Mapping().add(constantOfFile(s.pos, empty).Mapping())
+	s.Defaults = mended
+}
+
+// checked are the templates of a step whose references the legacy engine checked.
+func (s *Step) checked() (list []*Template) {
+	list = append(list, s.Condition, s.Message)
+	if m := s.Arguments.Mapping(); m != nil {
+		for _, k := range m.Keys {
+			list = append(list, s.Templates[m.Values[k]])
+		}
+	}
+	return list
+}
+
+// unchecked are the other templates of a step.
+func (s *Step) unchecked() (list []*Template) {
+	list = append(list, s.Collection)
+	top := s.checked()
+	for _, t := range s.Templates {
+		if !slices.Contains(top, t) {
+			list = append(list, t)
+		}
+	}
+	if s.Inner != nil {
+		list = append(list, slices.Collect(maps.Values(s.Inner.Templates))...)
+	}
+	return list
+}
+
+func (d *decoder) outputReferences(w *Workflow, properties []*Property, needs map[string]map[string]string) {
+	for _, p := range properties {
+		d.references(w, p.Value, "the output "+p.Name, needs)
+		d.outputReferences(w, p.Properties, needs)
+	}
+}
+
+// references notes the fields of steps that a template names.
+func (d *decoder) references(w *Workflow, t *Template, who string, needs map[string]map[string]string) {
+	if t == nil || t.Parsed == nil {
+		return
+	}
+	for _, path := range t.Parsed.Fields() {
+		if len(path) >= 4 && path[0] == "steps" && path[2] == "output" && needs != nil {
+			if needs[path[1]] == nil {
+				needs[path[1]] = map[string]string{}
+			}
+			needs[path[1]][path[3]] = who
+		}
+		d.strange(w, t.Value, path)
+	}
+}
+
+// Roots are the first names of the paths that templates can name.
+var Roots = []string{"params", "steps", "vars", "workflow", "forEach"}
+
+// strange notes a path that does not exist.
+func (d *decoder) strange(w *Workflow, v *Value, path []string) {
+	full := "." + strings.Join(path, ".")
+	switch {
+	case path[0] == "timestamp":
+		d.timestamp(v)
+	case path[0] == "steps" && len(path) > 1:
+		d.strangeStep(w, v, path)
+	case !slices.Contains(Roots, path[0]):
+		d.note(v.Pos, v.Path, "templates see params, steps, vars, workflow and, in loops, forEach: %s is always <no value>", full)
+	}
+}
+
+// strangeStep notes a part of a step that does not exist.
+func (d *decoder) strangeStep(w *Workflow, v *Value, path []string) {
+	full := "." + strings.Join(path, ".")
+	i := slices.IndexFunc(w.Steps, func(s *Step) bool { return s.Id == path[1] })
+	if i < 0 {
+		d.note(v.Pos, v.Path, "there is no step %q: %s is always <no value>", path[1], full)
+		return
+	}
+	if len(path) < 3 {
+		return
+	}
+	meant := ".steps." + path[1] + ".output." + strings.Join(path[2:], ".")
+	asked := w.Steps[i].Kind == ElicitationStep
+	switch {
+	case asked && (path[2] == "action" || path[2] == "content") && d.fix:
+		d.note(v.Pos, v.Path, "%s is read as %s", full, meant)
+	case asked && path[2] == "content":
+		d.note(v.Pos, v.Path, "the content of an elicitation step is always empty, what the user filled in is in its output: %s?", meant)
+	case !slices.Contains([]string{"status", "output", "content", "error"}, path[2]):
+		d.note(v.Pos, v.Path, "a step has status, output, content and error: %s is always <no value>; %s?", full, meant)
+	}
+}
+
+func (d *decoder) timestamp(v *Value) {
+	if d.fix {
+		d.note(v.Pos, v.Path, "there is no .timestamp: the time of the call takes its place")
+		return
+	}
+	d.note(v.Pos, v.Path, "there is no .timestamp: it is always <no value>; --fix would put the time of the call there")
+}
+
+// goText writes a value as the legacy engine printed it: in the format of fmt.
+func goText(v *Value) string { return fmt.Sprint(plain(v)) }
+
+// plain converts a value into one of Go.
+func plain(v *Value) any {
+	if v == nil {
+		return nil
+	}
+	switch d := v.Data.(type) {
+	case []*Value:
+		out := make([]any, len(d))
+		for i, e := range d {
+			out[i] = plain(e)
+		}
+		return out
+	case *Mapping:
+		out := map[string]any{}
+		for _, k := range d.Keys {
+			out[k] = plain(d.Values[k])
+		}
+		return out
+	default:
+		return d
+	}
+}
+
+// ParseJSONText parses JSON as the legacy engine did: numbers are floats.
+func ParseJSONText(s string) (*Value, error) {
+	var v any
+	dec := json.NewDecoder(bytes.NewReader([]byte(s)))
+	if err := dec.Decode(&v); err != nil {
+		return nil, err
+	}
+	return fromPlain(v), nil
+}
+
+func fromPlain(v any) *Value {
+	switch d := v.(type) {
+	case []any:
+		list := make([]*Value, len(d))
+		for i, e := range d {
+			list[i] = fromPlain(e)
+		}
+		return &Value{Data: list}
+	case map[string]any:
+		m := &Mapping{Values: map[string]*Value{}, Places: map[string]diag.Pos{}}
+		for _, k := range slices.Sorted(maps.Keys(d)) {
+			m.Keys = append(m.Keys, k)
+			m.Values[k] = fromPlain(d[k])
+		}
+		return &Value{Data: m}
+	}
+	return &Value{Data: v}
+}
+
+// Whole returns the value with whole floats as integers, which are the same in JSON.
+func (v *Value) Whole() *Value {
+	out := *v
+	switch d := v.Data.(type) {
+	case float64:
+		if d == float64(int(d)) {
+			out.Data = int(d)
+		}
+	case []*Value:
+		list := make([]*Value, len(d))
+		for i, e := range d {
+			list[i] = e.Whole()
+		}
+		out.Data = list
+	case *Mapping:
+		m := &Mapping{Keys: d.Keys, Places: d.Places, Values: map[string]*Value{}}
+		for k, e := range d.Values {
+			m.Values[k] = e.Whole()
+		}
+		out.Data = m
+	}
+	return &out
+}

@@ -1,0 +1,301 @@
+// Package sqlstore is the store of runs in a database: SQLite in one file for one process, or PostgreSQL for
+// many.
+//
+// Only sealed data (package seal) is trusted: the seal of a row is bound to its table and key, and the
+// head of a run authenticates the seals of all its entries and their number. So a row that is missing,
+// outdated or copied from another place is detected when the run is read. Such a run fails
+// (runs.ErrDamaged); it is never executed with a wrong value.
+//
+// The owner of a run has its chain in memory and writes the head with every change, in one transaction
+// that begins with the fence: an UPDATE of the run's row that changes no row if the run has another
+// epoch by now.
+package sqlstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/vmcp-dev/vmcp/script/durable"
+)
+
+var (
+	errFenced = errors.New("the run's epoch or state is another one")
+	errNoRow  = errors.New("no row")
+)
+
+// Options are the options of both databases.
+type SqlstoreOptions struct {
+	durable.RunsOptions
+	// Ring seals the rows.
+	Ring *durable.Ring
+	// Encrypt encrypts arguments, results, questions and answers, which are otherwise authenticated only.
+	Encrypt bool
+	// Wrote is called after each write to a journal with its duration and its error; it may be nil.
+	Wrote func(took time.Duration, err error)
+}
+
+// Store is a runs.Store in a database. OpenSQLite and OpenPostgres open one.
+type SqlstoreStore struct {
+	options SqlstoreOptions
+	ring    *durable.Ring
+	db      database
+	stop    context.CancelFunc
+	wg      sync.WaitGroup
+	renewal chan struct{} // has the leases renewed at once
+
+	mu      sync.Mutex
+	leases  map[*lease]struct{} // that were not released yet
+	changed chan struct{}
+	closed  bool
+}
+
+// newStore starts the goroutines that renew leases and wait for changes of other processes.
+func newStore(o SqlstoreOptions, db database) *SqlstoreStore {
+	o.RunsOptions = o.RunsOptions.WithDefaults()
+	ctx, stop := context.WithCancel(context.Background())
+	s := &SqlstoreStore{
+		options: o, ring: o.Ring, db: db, stop: stop, renewal: make(chan struct{}, 1),
+		leases: map[*lease]struct{}{}, changed: make(chan struct{}),
+	}
+	s.wg.Go(func() { db.watch(ctx, s.foreign) })
+	if o.Renew > 0 {
+		s.wg.Go(func() { s.renew(ctx) })
+	}
+	return s
+}
+
+// Ring returns the key ring, which may be replaced at any time.
+func (s *SqlstoreStore) Ring() *durable.Ring { return s.ring }
+
+// seal seals the text of a column, encrypted if the options say so. where is the context of the seal.
+func (s *SqlstoreStore) seal(where string, text []byte) []byte {
+	if s.options.Encrypt {
+		return s.ring.Encrypt(durable.Rows, where, text)
+	}
+	return s.ring.Sign(durable.MAC, where, text)
+}
+
+// unseal opens a text that seal has made, with either value of Options.Encrypt.
+func (s *SqlstoreStore) unseal(where string, sealed []byte) ([]byte, error) {
+	text, err := s.ring.Open(durable.Rows, where, sealed)
+	if errors.Is(err, durable.SealErrDamaged) {
+		text, err = s.ring.Open(durable.MAC, where, sealed)
+	}
+	var unknown *durable.UnknownKeyError
+	switch {
+	case errors.As(err, &unknown):
+		return nil, fmt.Errorf("%w: %q", durable.ErrSealed, unknown.ID)
+	case err != nil:
+		return nil, fmt.Errorf("%w: %s %v", durable.RunsErrDamaged, where, err)
+	}
+	return text, nil
+}
+
+// Changed implements [runs.Store].
+func (s *SqlstoreStore) Changed() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.changed
+}
+
+// notify closes the channel of Changed.
+func (s *SqlstoreStore) notify() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+// foreign is called when another process may have changed runs.
+func (s *SqlstoreStore) foreign() {
+	select {
+	case s.renewal <- struct{}{}: // a lease may be lost
+	default:
+	}
+	s.notify()
+}
+
+// renew renews the leases of this store, every Options.Renew and on renewal, until ctx ends.
+func (s *SqlstoreStore) renew(ctx context.Context) {
+	tick := time.NewTicker(s.options.Renew)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		case <-s.renewal:
+		}
+		s.renewAll(ctx)
+	}
+}
+
+func (s *SqlstoreStore) renewAll(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, s.options.Lease)
+	defer cancel()
+	held, orphans := s.held()
+	s.handBack(ctx, orphans)
+	if len(held) == 0 {
+		return
+	}
+	began := time.Now()
+	alive := make([]bool, len(held))
+	err := s.db.write(ctx, func(t tx) error {
+		for i, l := range held {
+			n, err := t.exec(ctx, `UPDATE @runs SET lease = {now} + ?, wake = {now} + ? WHERE id = ? AND epoch = ? AND state = 'running'`,
+				s.options.Lease.Microseconds(), s.options.Lease.Microseconds(), l.id, l.epoch)
+			if err != nil {
+				return err
+			}
+			alive[i] = n == 1
+		}
+		return nil
+	})
+	for i, l := range held {
+		switch {
+		case err == nil && alive[i]:
+			l.renewed(began)
+		case err == nil:
+			l.lose()
+		default:
+			l.loseIfOver(s.options.Lease)
+		}
+	}
+}
+
+// held returns the leases that are in use, and those whose end could not be written.
+func (s *SqlstoreStore) held() (held, orphans []*lease) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for l := range s.leases {
+		l.mu.Lock()
+		if l.orphan {
+			orphans = append(orphans, l)
+		} else {
+			held = append(held, l)
+		}
+		l.mu.Unlock()
+	}
+	return held, orphans
+}
+
+// handBack releases the leases whose end could not be written; the remaining ones stay when the database does not answer.
+func (s *SqlstoreStore) handBack(ctx context.Context, orphans []*lease) {
+	for _, l := range orphans {
+		if err := l.handBack(ctx); errors.Is(err, durable.ErrUnavailable) {
+			return
+		}
+		s.untrack(l)
+		s.notify()
+	}
+}
+
+// track adds a lease to those that are renewed.
+func (s *SqlstoreStore) track(l *lease) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.leases[l] = struct{}{}
+}
+
+// untrack removes it from them.
+func (s *SqlstoreStore) untrack(l *lease) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.leases, l)
+}
+
+// writeLocal flushes the entries of a run that this process owns, because an effect that has ended closes its
+// questions. Errors are ignored: the lease retries, or it is lost.
+func (s *SqlstoreStore) writeLocal(ctx context.Context, id string) {
+	s.mu.Lock()
+	var owned []*lease
+	for l := range s.leases {
+		if l.id == id {
+			owned = append(owned, l)
+		}
+	}
+	s.mu.Unlock()
+	for _, l := range owned {
+		_ = l.flush(ctx)
+	}
+}
+
+// loseLocal notifies the owner of a run, if it is in this process, that the run was cancelled.
+func (s *SqlstoreStore) loseLocal(id string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for l := range s.leases {
+		if l.id == id {
+			l.cancel()
+		}
+	}
+}
+
+// Ping implements [runs.Store].
+func (s *SqlstoreStore) Ping(ctx context.Context) error {
+	return s.db.read(ctx, func(t snapshot) error {
+		var n int64
+		return one(ctx, t, `SELECT value FROM @meta WHERE name = 'version'`, nil, &n)
+	})
+}
+
+// Close implements [runs.Store].
+func (s *SqlstoreStore) Close() error {
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return nil
+	}
+	s.closed = true
+	held := s.leases
+	s.leases = map[*lease]struct{}{}
+	s.mu.Unlock()
+	s.stop()
+	s.wg.Wait()
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	err := s.releaseAll(ctx, held)
+	s.notify()
+	return errors.Join(err, s.db.close())
+}
+
+// releaseAll releases leases and makes their runs due.
+func (s *SqlstoreStore) releaseAll(ctx context.Context, held map[*lease]struct{}) error {
+	if len(held) == 0 {
+		return nil
+	}
+	for l := range held {
+		_ = l.flush(ctx) // entries that cannot be written are lost, as if the process had been killed
+	}
+	return s.db.write(ctx, func(t tx) error {
+		for l := range held {
+			l.lose()
+			if _, err := t.exec(ctx, `UPDATE @runs SET owner = '', lease = 0, wake = {now} WHERE id = ? AND epoch = ? AND state = 'running'`, l.id, l.epoch); err != nil {
+				return err
+			}
+		}
+		return s.announce(ctx, t)
+	})
+}
+
+// batch writes to a journal, and reports the duration to Options.Wrote.
+func (s *SqlstoreStore) batch(ctx context.Context, stmts []stmt) error {
+	began := time.Now()
+	err := s.db.batch(ctx, stmts)
+	if s.options.Wrote != nil {
+		s.options.Wrote(time.Since(began), err)
+	}
+	return err
+}
+
+// announce notifies other processes of a change when the transaction is committed.
+func (s *SqlstoreStore) announce(ctx context.Context, t tx) error {
+	a := s.db.announce()
+	if a.sql == "" {
+		return nil
+	}
+	return t.query(ctx, a.sql, a.args, func(func(...any) error) error { return nil })
+}
