@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/vmcp-dev/vmcp/auth"
-	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/discovery"
-	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/usage"
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/cli"
+
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/hostname"
 	"github.com/vmcp-dev/vmcp/proxy/edge"
@@ -27,7 +27,7 @@ func listenAdmin(cfg *config.Admin, in *config.IncomingAuth) (net.Listener, erro
 	}
 	if cfg.TokenFile == "" && !hostname.IsLoopback(host) {
 		if err := someAdmin(in); err != nil {
-			return nil, usage.WithHint(
+			return nil, cli.WithHint(
 				usageError(fmt.Sprintf("admin.listen %s: other machines can reach this address, and %v", cfg.Listen, err)),
 				"listen on 127.0.0.1, set admin.tokenFile, or list principals with a token in incomingAuth.authz.admins",
 			)
@@ -77,7 +77,7 @@ func adminURL(l net.Listener) string {
 		return ""
 	}
 	host, port, _ := net.SplitHostPort(l.Addr().String()) // of a TCP port
-	return "http://" + discovery.Reachable(host, port)
+	return "http://" + cli.Reachable(host, port)
 }
 
 // serveAdmin serves the port for operators until the returned function is called.

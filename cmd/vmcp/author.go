@@ -8,11 +8,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/author"
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/cli"
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/client"
-	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/formatter"
-	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/locate"
-	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/lsp"
-	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/repl"
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/editor"
+
 	"github.com/vmcp-dev/vmcp/internal/display"
 	"github.com/vmcp-dev/vmcp/lock"
 	"github.com/vmcp-dev/vmcp/proxy/catalog"
@@ -37,22 +37,22 @@ keep their places. Fmt checks that the meaning is unchanged. Line ends become
 LF in .star files. A file with syntax errors is reported and not changed; the others are formatted.
 
 With --check nothing is written: it prints what would change as a unified diff. The exit code is 1
-when anything would, or when a file cannot be formatted.` + formatter.Form,
+when anything would, or when a file cannot be formatted.` + author.FormatterForm,
 		Example: "  vmcp fmt\n  vmcp fmt tools prod.yaml\n  vmcp fmt --check",
 	}
 	output := outputFlag(c)
 	c.Flags().BoolVar(&checkOnly, "check", false, "write nothing, print the differences, and exit with 1 if there are any")
 	c.ValidArgsFunction = cobra.FixedCompletions([]string{"star", "yaml", "yml"}, cobra.ShellCompDirectiveFilterFileExt)
 	c.RunE = func(c *cobra.Command, paths []string) error {
-		err := formatter.Run(c.Context(), paths, formatter.Options{
+		err := author.FormatterRun(c.Context(), paths, author.FormatterOptions{
 			Check: checkOnly, JSON: *output == "json", Config: defaultFile, In: a.in, Out: a.out,
 			Shown: a.shown, Tell: func(m string) { a.say("%s", m) }, Report: a.report, Problems: a.printProblems, Print: a.printJSON,
 		})
-		var usage formatter.UsageError
+		var usage author.UsageError
 		switch {
 		case errors.As(err, &usage):
 			return usageError(usage)
-		case errors.Is(err, formatter.ErrReported):
+		case errors.Is(err, author.ErrReported):
 			return errReported
 		}
 		return err
@@ -92,7 +92,7 @@ code is then 1 if a statement failed.`,
 	_ = c.MarkFlagFilename("config", "yaml", "yml") // the flags exist
 	_ = c.MarkFlagFilename("lock", "lock")
 	_ = c.RegisterFlagCompletionFunc("tool", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-		return repl.ToolNames(f.config), cobra.ShellCompDirectiveNoFileComp
+		return editor.ToolNames(f.config), cobra.ShellCompDirectiveNoFileComp
 	})
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		return a.runRepl(c.Context(), f, c.Flags().Changed("config"))
@@ -101,13 +101,13 @@ code is then 1 if a statement failed.`,
 }
 
 func (a *app) runRepl(ctx context.Context, f replFlags, named bool) error {
-	o := repl.Options{Yes: f.yes, Fakes: f.lock != "", Lines: a.in, Out: a.out, Shown: a.shown, Tell: func(m string) { a.say("%s", m) }}
+	o := editor.ReplOptions{Yes: f.yes, Fakes: f.lock != "", Lines: a.in, Out: a.out, Shown: a.shown, Tell: func(m string) { a.say("%s", m) }}
 	if isTerminal(a.in) && isTerminal(a.out) {
 		o.In = a.in.(*os.File)
 	}
 	o.Asker = &client.Asker{Context: ctx, Screen: a.err, Tell: o.Tell}
 	done := func() {}
-	if named || locate.Exists(f.config) || f.lock != "" || f.tool != "" {
+	if named || cli.Exists(f.config) || f.lock != "" || f.tool != "" {
 		var err error
 		if done, err = a.replTools(ctx, f, &o); err != nil {
 			return err
@@ -119,15 +119,15 @@ func (a *app) runRepl(ctx context.Context, f replFlags, named bool) error {
 	if o.In != nil {
 		a.say("Starlark with the builtins of scripted tools; :help lists the commands, Ctrl-D ends")
 	}
-	err := repl.Run(ctx, o)
-	if errors.Is(err, repl.ErrFailed) {
+	err := editor.ReplRun(ctx, o)
+	if errors.Is(err, editor.ErrFailed) {
 		return errReported
 	}
 	return err
 }
 
 // replTools reads the configuration of a session and starts what answers its calls.
-func (a *app) replTools(ctx context.Context, f replFlags, o *repl.Options) (done func(), err error) {
+func (a *app) replTools(ctx context.Context, f replFlags, o *editor.ReplOptions) (done func(), err error) {
 	cfg, err := a.load(f.config)
 	if err != nil {
 		return nil, err
@@ -142,7 +142,7 @@ func (a *app) replTools(ctx context.Context, f replFlags, o *repl.Options) (done
 			}
 			return nil, usageError(fmt.Sprintf("--tool: no scripted tool is named %q%s", f.tool, display.Hint(f.tool, scripts.Names())))
 		}
-		o.TestFile = repl.TestFile(f.config, f.tool, o.File)
+		o.TestFile = editor.TestFile(f.config, f.tool, o.File)
 	}
 	stop := func() {}
 	if f.lock != "" {
@@ -150,11 +150,11 @@ func (a *app) replTools(ctx context.Context, f replFlags, o *repl.Options) (done
 		if err != nil {
 			return nil, usageError(err.Error())
 		}
-		if stop, err = repl.Fake(cfg, locked); err != nil {
+		if stop, err = editor.Fake(cfg, locked); err != nil {
 			return nil, err
 		}
 	}
-	repl.ShowAll(cfg)
+	editor.ShowAll(cfg)
 	e, err := a.openLoaded(ctx, cfg, nil, client.Options{Asker: o.Asker, Notify: a.printNotification})
 	if err != nil {
 		stop()
@@ -162,7 +162,7 @@ func (a *app) replTools(ctx context.Context, f replFlags, o *repl.Options) (done
 	}
 	if status, err := e.Status(ctx); err == nil {
 		a.reportStates(status)
-		o.Origins = repl.Origins(status)
+		o.Origins = editor.Origins(status)
 	}
 	o.Tools = e
 	return func() { e.Close(); stop() }, nil
@@ -190,14 +190,14 @@ backend is started. See docs/editors.md for the setup of editors.`,
 	_ = c.MarkFlagFilename("config", "yaml", "yml")
 	_ = c.MarkFlagFilename("lock", "lock")
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		o := lsp.Options{Config: configFile, Lock: lockFile, Version: buildVersion(), Log: func(m string) { a.say("%s", m) }}
-		if configFile != "" && !locate.Exists(configFile) {
+		o := editor.LspOptions{Config: configFile, Lock: lockFile, Version: buildVersion(), Log: func(m string) { a.say("%s", m) }}
+		if configFile != "" && !cli.Exists(configFile) {
 			return usageError("there is no " + configFile)
 		}
 		if isTerminal(a.in) {
 			a.say("editors start this command: see docs/editors.md")
 		}
-		return lsp.Run(c.Context(), a.in, a.out, o)
+		return editor.LspRun(c.Context(), a.in, a.out, o)
 	}
 	return c
 }

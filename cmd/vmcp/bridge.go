@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/vmcp-dev/vmcp/backends/bridge"
-	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/locate"
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/cli"
 )
 
 // bridgeFlags are the flags of serve --stdio that forwards to a running endpoint.
@@ -42,11 +42,11 @@ func (f *bridgeFlags) check(stdio bool, tokenFile string) error {
 
 // serveBridge forwards the messages of the client on standard input and output to an endpoint.
 func (a *app) serveBridge(ctx context.Context, f serveFlags) error {
-	u, err := locate.ParseURL(f.bridge.url)
+	u, err := cli.ParseURL(f.bridge.url)
 	if err != nil {
 		return err
 	}
-	at := locate.At(locate.Flags{URL: u.String(), TokenFile: f.tokenFile, CAFile: f.bridge.caFile})
+	at := cli.At(cli.Flags{URL: u.String(), TokenFile: f.tokenFile, CAFile: f.bridge.caFile})
 	token, err := at.Token()
 	if err != nil {
 		return err

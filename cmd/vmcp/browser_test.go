@@ -8,13 +8,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/browser"
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/cli"
 )
 
 // TestCallback: the first redirect counts, its page says that the login is done, and Wait ends with its
 // context.
 func TestCallback(t *testing.T) {
-	c, err := browser.Listen(0)
+	c, err := cli.Listen(0)
 	if err != nil {
 		t.Fatal(err)
 	}

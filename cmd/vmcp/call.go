@@ -13,8 +13,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/spf13/cobra"
 
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/cli"
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/client"
-	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/usage"
 )
 
 // callFlags are the flags of the call command.
@@ -198,7 +198,7 @@ func (a *app) callError(ctx context.Context, e *endpoint, name string, err error
 		return err
 	}
 	if near := e.Nearest(ctx, name); near != "" {
-		return usage.WithHint(err, fmt.Sprintf("did you mean %q?", near))
+		return cli.WithHint(err, fmt.Sprintf("did you mean %q?", near))
 	}
-	return usage.WithHint(err, `"vmcp tools" lists the tools`)
+	return cli.WithHint(err, `"vmcp tools" lists the tools`)
 }

@@ -13,9 +13,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/vmcp-dev/vmcp/builtins/cases"
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/author"
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/client"
-	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/fake"
-	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/trace"
+
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/files"
 	"github.com/vmcp-dev/vmcp/lock"
@@ -30,7 +30,7 @@ func (a *app) trace() *cobra.Command {
 		Long: `Trace shows the steps of a scripted tool, from a case that "vmcp call --record" or the configuration's
 recording: has written. As text it is a tree of steps with their times. With --output html it is one
 page: a lane for every branch, a bar for every step, and the arguments and result of a step after
-a click or Enter. The page makes no requests. As JSON it is the trace format of Chrome, which Perfetto can open.` + trace.Form,
+a click or Enter. The page makes no requests. As JSON it is the trace format of Chrome, which Perfetto can open.` + author.TraceForm,
 		Example: "  vmcp trace recordings/20261122T100000.000Z-refund-1f2e3d4c.json\n  vmcp trace late.json -o html > late.html",
 		Args:    cobra.ExactArgs(1),
 	}
@@ -42,7 +42,7 @@ a click or Enter. The page makes no requests. As JSON it is the trace format of 
 			return err
 		}
 		if *output == "text" {
-			for _, line := range trace.Lines(one) {
+			for _, line := range author.Lines(one) {
 				if _, err := fmt.Fprintln(a.out, a.cell(line)); err != nil {
 					return fmt.Errorf("write results: %w", err)
 				}
@@ -73,9 +73,9 @@ func readCase(path string) (*cases.Case, error) {
 // pictureOf is a case as a page or for tracing tools, by the extension of a file name.
 func pictureOf(c *cases.Case, ending string) ([]byte, error) {
 	if ending == ".html" {
-		return trace.Page(c)
+		return author.Page(c)
 	}
-	return trace.Chrome(c)
+	return author.Chrome(c)
 }
 
 func (a *app) fake() *cobra.Command {
@@ -103,7 +103,7 @@ one backend: it has the tools of that backend with their names there.`,
 		if err != nil {
 			return err
 		}
-		if err := fake.CheckBackend(o.Lock, backend); err != nil {
+		if err := author.CheckBackend(o.Lock, backend); err != nil {
 			return usageError(err.Error())
 		}
 		o.Backend = backend
@@ -113,7 +113,7 @@ one backend: it has the tools of that backend with their names there.`,
 }
 
 // fakeOptions reads the configuration and the lock, named or not.
-func (a *app) fakeOptions(configFile, lockFile string) (o fake.Options, err error) {
+func (a *app) fakeOptions(configFile, lockFile string) (o author.FakeOptions, err error) {
 	o.Version = buildVersion()
 	named := configFile != ""
 	if !named {
@@ -143,7 +143,7 @@ func (a *app) fakeOptions(configFile, lockFile string) (o fake.Options, err erro
 	return o, nil
 }
 
-func (a *app) runFake(ctx context.Context, names []string, o fake.Options) error {
+func (a *app) runFake(ctx context.Context, names []string, o author.FakeOptions) error {
 	var all []*cases.Case
 	for _, name := range names {
 		c, err := readCase(name)
@@ -152,7 +152,7 @@ func (a *app) runFake(ctx context.Context, names []string, o fake.Options) error
 		}
 		all = append(all, c)
 	}
-	s, err := fake.New(all, o)
+	s, err := author.New(all, o)
 	if err != nil {
 		return err
 	}
@@ -221,7 +221,7 @@ func (k *keeping) write(name string, r *client.Result) error {
 		return nil
 	}
 	if t := client.TraceOf(resultOf(r)); k.c == nil && k.err == nil && k.file == "" && t != nil { // of a server elsewhere
-		k.c = trace.FromTrace(t, nil)
+		k.c = author.FromTrace(t, nil)
 	}
 	switch {
 	case k.err != nil:

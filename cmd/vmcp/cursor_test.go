@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/cursor"
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/editor"
 )
 
 func TestAt(t *testing.T) {
@@ -50,13 +50,13 @@ func TestAt(t *testing.T) {
 		{"if x in r:\n    y", "name y"},
 		{"a]b)c", "name c"},
 	} {
-		if got := describe(cursor.At(tt.src)); got != tt.want {
+		if got := describe(editor.At(tt.src)); got != tt.want {
 			t.Errorf("At(%q) = %q, want %q", tt.src, got, tt.want)
 		}
 	}
 }
 
-func describe(c cursor.Context) string {
+func describe(c editor.Context) string {
 	words := []string{[]string{"nothing", "name", "field", "text", "key", "index", "argument"}[c.Kind]}
 	if c.Word != "" {
 		words = append(words, c.Word)
@@ -95,7 +95,7 @@ func TestAnyText(t *testing.T) {
 		for range r.IntN(30) {
 			b.WriteString(pieces[r.IntN(len(pieces))])
 		}
-		if c := cursor.At(b.String()); c.Kind < cursor.Nothing || c.Kind > cursor.Argument {
+		if c := editor.At(b.String()); c.Kind < editor.Nothing || c.Kind > editor.Argument {
 			t.Fatalf("At(%q) = %v", b.String(), c)
 		}
 	}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/locate"
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/cli"
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/examples/backends/workspace"
 	"github.com/vmcp-dev/vmcp/examples/backends/yamlfile"
@@ -76,7 +76,7 @@ func demoDir() (dir string, remove func(), err error) {
 // tryCommand is a command to paste that calls the demo's scripted tool.
 func tryCommand(endpoint, tokenFile string) string {
 	words := []string{ownCommand(), "call", demo.Tool, "--args", "'" + demo.Arguments + "'"}
-	if endpoint != locate.DefaultURL {
+	if endpoint != cli.DefaultURL {
 		words = append(words, "--url", endpoint)
 	}
 	if tokenFile != "" {

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/discovery"
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/cli"
 )
 
 // TestAnnounce: a server's file is found while it runs and removed when it ends; a file that
@@ -21,21 +21,21 @@ func TestAnnounce(t *testing.T) {
 	defer l.Close()
 	log := slog.New(slog.DiscardHandler)
 	file := filepath.Join(t.TempDir(), "sub", "server.json")
-	here := discovery.File{URL: "http://" + l.Addr().String() + "/mcp", PID: os.Getpid()}
-	first, err := discovery.Announce(file, here, log)
+	here := cli.File{URL: "http://" + l.Addr().String() + "/mcp", PID: os.Getpid()}
+	first, err := cli.Announce(file, here, log)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if found, ok := discovery.Find(file); !ok || found.URL != here.URL {
+	if found, ok := cli.DiscoveryFind(file); !ok || found.URL != here.URL {
 		t.Errorf("Find = %+v, %v", found, ok)
 	}
 	here.TokenFile = "token"
-	second, err := discovery.Announce(file, here, log)
+	second, err := cli.Announce(file, here, log)
 	if err != nil {
 		t.Fatal(err)
 	}
 	first()
-	if found, ok := discovery.Find(file); !ok || found.TokenFile != "token" {
+	if found, ok := cli.DiscoveryFind(file); !ok || found.TokenFile != "token" {
 		t.Errorf("after the end of the first server: %+v, %v", found, ok)
 	}
 	second()
@@ -45,7 +45,7 @@ func TestAnnounce(t *testing.T) {
 	if err := os.WriteFile(file, []byte(`{"mine":true}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := discovery.Announce(file, here, log); err == nil || !strings.Contains(err.Error(), "not a discovery file: want url and pid; it is not overwritten") {
+	if _, err := cli.Announce(file, here, log); err == nil || !strings.Contains(err.Error(), "not a discovery file: want url and pid; it is not overwritten") {
 		t.Errorf("another file: %v", err)
 	}
 }
@@ -62,17 +62,17 @@ func TestAnnounceToUser(t *testing.T) {
 	}
 	defer l.Close()
 	log := slog.New(slog.DiscardHandler)
-	first := discovery.File{URL: "http://" + l.Addr().String() + "/mcp", PID: os.Getppid()}
-	other := discovery.File{URL: "http://127.0.0.1:1/mcp", PID: os.Getpid()}
+	first := cli.File{URL: "http://" + l.Addr().String() + "/mcp", PID: os.Getppid()}
+	other := cli.File{URL: "http://127.0.0.1:1/mcp", PID: os.Getpid()}
 	found := func() string {
-		data, err := os.ReadFile(discovery.UserFile())
+		data, err := os.ReadFile(cli.UserFile())
 		if err != nil {
 			return "none"
 		}
 		return string(data)
 	}
-	forgetFirst := discovery.AnnounceToUser(first, log)
-	discovery.AnnounceToUser(other, log)()
+	forgetFirst := cli.AnnounceToUser(first, log)
+	cli.AnnounceToUser(other, log)()
 	if have := found(); !strings.Contains(have, first.URL) {
 		t.Errorf("another server came, and the file says %s", have)
 	}
@@ -80,28 +80,28 @@ func TestAnnounceToUser(t *testing.T) {
 	if have := found(); have != "none" {
 		t.Errorf("after the end of the server the file says %s", have)
 	}
-	discovery.AnnounceToUser(first, log)
+	cli.AnnounceToUser(first, log)
 	l.Close() // the process was killed, and another one has its id
-	forget := discovery.AnnounceToUser(other, log)
+	forget := cli.AnnounceToUser(other, log)
 	if have := found(); !strings.Contains(have, other.URL) {
 		t.Errorf("after the server that was killed the file says %s", have)
 	}
 	forget()
-	if err := os.WriteFile(discovery.UserFile(), []byte("mine"), 0o600); err != nil {
+	if err := os.WriteFile(cli.UserFile(), []byte("mine"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	discovery.AnnounceToUser(first, log)()
+	cli.AnnounceToUser(first, log)()
 	if have := found(); have != "mine" {
 		t.Errorf("the user's own file says %s", have)
 	}
-	t.Setenv("HOME", discovery.UserFile()) // not a folder
-	t.Setenv("USERPROFILE", discovery.UserFile())
-	discovery.AnnounceToUser(first, log)()
+	t.Setenv("HOME", cli.UserFile()) // not a folder
+	t.Setenv("USERPROFILE", cli.UserFile())
+	cli.AnnounceToUser(first, log)()
 }
 
 func TestReachable(t *testing.T) {
 	for host, want := range map[string]string{"": "127.0.0.1:1", "0.0.0.0": "127.0.0.1:1", "::": "127.0.0.1:1", "::1": "[::1]:1", "host": "host:1"} {
-		if got := discovery.Reachable(host, "1"); got != want {
+		if got := cli.Reachable(host, "1"); got != want {
 			t.Errorf("Reachable(%q) = %s, want %s", host, got, want)
 		}
 	}

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/drift"
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/author"
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/lock"
 	"github.com/vmcp-dev/vmcp/proxy"
@@ -79,7 +79,7 @@ func TestNearMissesAreSilent(t *testing.T) {
 		locked := lockOf(t, n.locked)
 		_, problems := proxy.CheckWith(cfg, catalog.Known{Lock: locked})
 		if n.live != nil {
-			problems = append(problems, drift.Problems(cfg, locked, lockOf(t, n.live))...)
+			problems = append(problems, author.Problems(cfg, locked, lockOf(t, n.live))...)
 		}
 		for _, p := range problems {
 			t.Errorf("near %s: %s", n.code, p.Error())

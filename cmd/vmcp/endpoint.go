@@ -15,10 +15,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/author"
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/cli"
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/client"
-	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/locate"
-	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/offers"
-	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/usage"
+
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/lock"
@@ -33,7 +33,7 @@ type target struct {
 }
 
 func (t *target) register(c *cobra.Command) {
-	c.Flags().StringVar(&t.url, "url", "", "the endpoint to use (default the address of ./vmcp.yaml, else the one in ~/.vmcp/server.json, else "+locate.DefaultURL+")")
+	c.Flags().StringVar(&t.url, "url", "", "the endpoint to use (default the address of ./vmcp.yaml, else the one in ~/.vmcp/server.json, else "+cli.DefaultURL+")")
 	c.Flags().StringVar(&t.config, "config", "", "a configuration file to use instead of a running endpoint")
 	c.Flags().StringVar(&t.tokenFile, "token-file", "", "a file with the bearer token for the endpoint (default: the token in VMCP_TOKEN, else the file named in a discovery file)")
 	c.Flags().StringVar(&t.caFile, "ca-file", "", "a file of CA certificates to trust for an https endpoint, in addition to the system's (default tls.cert of ./vmcp.yaml)")
@@ -64,7 +64,7 @@ func (a *app) open(ctx context.Context, t target, o client.Options) (*endpoint, 
 		return a.openConfig(ctx, t, o)
 	}
 	here := t.find()
-	u, err := locate.ParseURL(here.URL)
+	u, err := cli.ParseURL(here.URL)
 	if err != nil {
 		return nil, err
 	}
@@ -89,13 +89,13 @@ func explainDial(u *url.URL, token string, err error) error {
 		if token != "" {
 			err = fmt.Errorf("%s: the token is not accepted", u)
 		}
-		return usage.WithHint(err, "name a file with a token in --token-file, or put a token in VMCP_TOKEN")
+		return cli.WithHint(err, "name a file with a token in --token-file, or put a token in VMCP_TOKEN")
 	}
 	if _, bad := errors.AsType[*tls.CertificateVerificationError](err); bad {
-		return usage.WithHint(err, "name a file with the certificate, or with that of who signed it, in --ca-file")
+		return cli.WithHint(err, "name a file with the certificate, or with that of who signed it, in --ca-file")
 	}
 	if errors.Is(err, syscall.ECONNREFUSED) {
-		return usage.WithHint(fmt.Errorf("%s: nothing is listening there", u), `start it with "vmcp serve", or name a configuration with --config`)
+		return cli.WithHint(fmt.Errorf("%s: nothing is listening there", u), `start it with "vmcp serve", or name a configuration with --config`)
 	}
 	return err
 }
@@ -127,7 +127,7 @@ func (a *app) openLoaded(ctx context.Context, cfg *config.Config, k *keeping, o 
 		e.Close()
 		return nil, err
 	}
-	a.awaitBackends(ctx, p, offers.Time(cfg))
+	a.awaitBackends(ctx, p, author.Time(cfg))
 	o.URL, o.Transport = client.InsideURL, inside.Transport()
 	o.Status = func(context.Context) (proxy.Status, error) { return p.Status(), nil }
 	if e.Endpoint, err = client.Dial(ctx, o); err != nil {
@@ -146,7 +146,7 @@ func (a *app) offered(ctx context.Context, cfg *config.Config) (proxy.Status, er
 	if err := p.Apply(cfg); err != nil {
 		return proxy.Status{}, err
 	}
-	a.awaitBackends(ctx, p, offers.Time(cfg))
+	a.awaitBackends(ctx, p, author.Time(cfg))
 	return p.Status(), nil
 }
 
@@ -198,8 +198,8 @@ func named(names []string) string {
 }
 
 // find is the endpoint of the flags, or else the one that is running on this machine.
-func (t target) find() locate.Endpoint {
-	return locate.Find(locate.Flags{URL: t.url, TokenFile: t.tokenFile, CAFile: t.caFile, Config: defaultFile})
+func (t target) find() cli.Endpoint {
+	return cli.LocateFind(cli.Flags{URL: t.url, TokenFile: t.tokenFile, CAFile: t.caFile, Config: defaultFile})
 }
 
 // isolated are the workers for isolated scripts; nil on systems without them, where no
@@ -216,5 +216,5 @@ func isolated() (workers *isolate.Workers, done func()) {
 func (a *app) gather(ctx context.Context, cfg *config.Config) (*lock.File, error) {
 	a.secrets.Use(cfg.Secrets())
 	who := new(jsonscan.Object).Text("name", cmp.Or(cfg.Name, "vmcp")).Text("version", buildVersion()).JSON() // as serve does
-	return offers.Gather(ctx, cfg, offers.Options{Log: a.logger(slog.LevelError), Secrets: a.secrets, Client: who, Limit: offers.Time(cfg), Waiting: a.reportWaiting})
+	return author.Gather(ctx, cfg, author.OffersOptions{Log: a.logger(slog.LevelError), Secrets: a.secrets, Client: who, Limit: author.Time(cfg), Waiting: a.reportWaiting})
 }

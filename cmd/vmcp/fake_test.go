@@ -9,7 +9,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/vmcp-dev/vmcp/builtins/cases"
-	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/fake"
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/author"
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/lock"
 )
@@ -19,9 +19,9 @@ func effect(name, args, result string) cases.Effect {
 }
 
 // connect connects a client to a server of cases.
-func connect(t *testing.T, all []*cases.Case, o fake.Options) *mcp.ClientSession {
+func connect(t *testing.T, all []*cases.Case, o author.FakeOptions) *mcp.ClientSession {
 	t.Helper()
-	s, err := fake.New(all, o)
+	s, err := author.New(all, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +82,7 @@ func TestWhatWasRecordedIsAnswered(t *testing.T) {
 			{Key: "4", Kind: "log", Name: "shop_get"},
 		},
 	}}
-	s := connect(t, all, fake.Options{Lock: f})
+	s := connect(t, all, author.FakeOptions{Lock: f})
 	for _, tt := range []struct{ tool, args, want string }{
 		{"shop_get", `{"id":"A1"}`, "first"},
 		{"shop_get", `{"id":"A1"}`, "second"},
@@ -120,17 +120,17 @@ func TestAServerStandsInForABackend(t *testing.T) {
 		Tools:                    []config.WorkloadTools{{Workload: "shop", Overrides: map[string]config.ToolOverride{"get": {Name: "fetch"}}}},
 	}}
 	all := []*cases.Case{{Tool: "refund", Effects: []cases.Effect{effect("shop-fetch", `{}`, `{"content":[{"type":"text","text":"got"}]}`), effect("other_get", `{}`, `{}`)}}}
-	s := connect(t, all, fake.Options{Lock: f, Config: cfg, Backend: "shop"})
+	s := connect(t, all, author.FakeOptions{Lock: f, Config: cfg, Backend: "shop"})
 	if have := ask(t, s, "get", `{}`); have != "got" {
 		t.Errorf("get: %s", have)
 	}
 	if have := ask(t, s, "unused", `{}`); have != "error: unused: no call was recorded" {
 		t.Errorf("unused: %s", have)
 	}
-	if err := fake.CheckBackend(f, "shp"); err == nil || !strings.Contains(err.Error(), `no backend "shp"`) {
+	if err := author.CheckBackend(f, "shp"); err == nil || !strings.Contains(err.Error(), `no backend "shp"`) {
 		t.Error(err)
 	}
-	if _, err := fake.New([]*cases.Case{{Tool: "x"}}, fake.Options{Backend: "shop"}); err == nil {
+	if _, err := author.New([]*cases.Case{{Tool: "x"}}, author.FakeOptions{Backend: "shop"}); err == nil {
 		t.Error("a server without tools")
 	}
 }

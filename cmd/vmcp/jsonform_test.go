@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/jsonform/jsonformtest"
-	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/roots"
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/serve"
 	"github.com/vmcp-dev/vmcp/script/isolate"
 )
 
@@ -31,7 +31,7 @@ func mainChecked() {
 		return
 	}
 	isolate.ServeIfWorker()
-	roots.FallBack()
+	serve.FallBack()
 	var out bytes.Buffer
 	code := run(args, os.Stdin, io.MultiWriter(os.Stdout, &out), os.Stderr)
 	if out.Len() > 0 {

@@ -14,9 +14,9 @@ import (
 	"github.com/spf13/cobra"
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/release"
-	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/servers"
-	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/systemd"
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/cli"
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/serve"
+
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/config/kube/cluster"
 	"github.com/vmcp-dev/vmcp/config/kube/resolve"
@@ -62,7 +62,7 @@ type kubernetes struct {
 	process *config.Config
 	log     *slog.Logger
 	source  *cluster.Source
-	servers *servers.Servers
+	servers *serve.Servers
 }
 
 // serveKubernetes serves the configuration in the objects of a namespace until the context ends.
@@ -89,7 +89,7 @@ func (a *app) serveKubernetes(ctx context.Context, f serveFlags) error {
 	memory := memlimit.New()
 	shared := proxy.NewProcess(memory.Note)
 	var tracer trace.TracerProvider
-	k.servers = servers.New(servers.Options{
+	k.servers = serve.ServersNew(serve.ServersOptions{
 		Log: k.log, Process: k.process, Only: f.kubernetes.server, Version: buildVersion(), MemoryLimit: memory.Ceiling(),
 		Health: func() cluster.Health { return k.source.Health() }, Stats: func() cluster.Stats { return k.source.Stats() },
 		Make: func(name string, metrics prometheus.Registerer) *proxy.Proxy {
@@ -100,7 +100,7 @@ func (a *app) serveKubernetes(ctx context.Context, f serveFlags) error {
 					return sqlstore.OpenStore(ctx, c, sqlstore.How{Server: k.source.Health().Namespace + "/" + name})
 				},
 			})
-			p.ServedBy(status.Server{Commit: release.Read().Commit})
+			p.ServedBy(status.Server{Commit: cli.Read().Commit})
 			return p
 		},
 	})
@@ -199,8 +199,8 @@ func (k *kubernetes) serve(ctx context.Context) error {
 }
 
 // managed reports the state of the service to the service manager, if there is one.
-func (k *kubernetes) managed() *systemd.Manager {
-	return systemd.New(systemd.Options{Log: k.log, Changed: k.servers.News, Probe: func() { k.servers.Summary() }, Status: func() string { return k.servers.Summary() }})
+func (k *kubernetes) managed() *serve.Manager {
+	return serve.SystemdNew(serve.SystemdOptions{Log: k.log, Changed: k.servers.News, Probe: func() { k.servers.Summary() }, Status: func() string { return k.servers.Summary() }})
 }
 
 // shutdown has the drain times of the file or, if given, of the flags.

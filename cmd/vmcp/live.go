@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/author"
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/client"
-	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/offers"
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/diag"
 	"github.com/vmcp-dev/vmcp/proxy"
@@ -30,7 +30,7 @@ func (a *app) checkLive(ctx context.Context, cfg *config.Config) (diag.Problems,
 	if err != nil {
 		return nil, err
 	}
-	problems := troubles(status, offers.Time(cfg))
+	problems := troubles(status, author.Time(cfg))
 	for i := range problems {
 		p := &problems[i]
 		p.Code = cmp.Or(p.Code, "config")

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/locate"
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/cli"
 )
 
 // The endpoint of a configuration.
@@ -34,26 +34,26 @@ func TestFoundIn(t *testing.T) {
 	}
 	t.Setenv("HERE", "fd00::1:2")
 	for _, tt := range []struct{ config, url, token string }{
-		{"", locate.DefaultURL, ""},
+		{"", cli.DefaultURL, ""},
 		{"listen: 0.0.0.0:80", "http://127.0.0.1:80/mcp", ""},
 		{"listen: '[::]:80'\ntls: {cert: c.pem}", "https://127.0.0.1:80/mcp", ""},
 		{"tls: {cert: c.pem}", "https://127.0.0.1:4483/mcp", ""},
-		{"listen: 127.0.0.1:0", locate.DefaultURL, ""},
-		{"listen: [", locate.DefaultURL, ""},
+		{"listen: 127.0.0.1:0", cli.DefaultURL, ""},
+		{"listen: [", cli.DefaultURL, ""},
 		{"listen: '${HERE}:80'", "http://[fd00::1:2]:80/mcp", ""},
 		{"listen: '${ONLY_THE_SERVER_HAS_IT}:80'", "http://127.0.0.1:80/mcp", ""},
-		{"listen: '${HERE}'", locate.DefaultURL, ""},
+		{"listen: '${HERE}'", cli.DefaultURL, ""},
 		{"discovery: {file: live.json}", here, "t"},
-		{"discovery: {file: dead.json}", locate.DefaultURL, ""},
-		{"discovery: {file: gone.json}", locate.DefaultURL, ""},
-		{"discovery: {file: other.json}", locate.DefaultURL, ""},
+		{"discovery: {file: dead.json}", cli.DefaultURL, ""},
+		{"discovery: {file: gone.json}", cli.DefaultURL, ""},
+		{"discovery: {file: other.json}", cli.DefaultURL, ""},
 		{"listen: 127.0.0.1:80\nadmin: {listen: '127.0.0.1:81', tokenFile: a}\ndiscovery: {file: none.json}", "http://127.0.0.1:80/mcp", ""},
 	} {
 		file := filepath.Join(dir, "vmcp.yaml")
 		if err := os.WriteFile(file, []byte(tt.config), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		f := locate.Find(locate.Flags{Config: file})
+		f := cli.LocateFind(cli.Flags{Config: file})
 		if f.URL != tt.url || f.TokenFile() != tt.token {
 			t.Errorf("%q: %s with token file %q, want %s with %q", tt.config, f.URL, f.TokenFile(), tt.url, tt.token)
 		}
@@ -91,18 +91,18 @@ func TestServedElsewhere(t *testing.T) {
 		if err := os.WriteFile(tt.file, []byte(tt.text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if f := locate.Find(locate.Flags{Config: tt.file}); f.URL != tt.want {
+		if f := cli.LocateFind(cli.Flags{Config: tt.file}); f.URL != tt.want {
 			t.Errorf("%s, %q: %s, want %s", filepath.Base(tt.file), tt.text, f.URL, tt.want)
 		}
 	}
 	other := filepath.Join(dir, "other.yaml")
-	if f := locate.Find(locate.Flags{Config: other, Running: true}); f.URL != here || f.Instead != "http://127.0.0.1:80/mcp" {
+	if f := cli.LocateFind(cli.Flags{Config: other, Running: true}); f.URL != here || f.Instead != "http://127.0.0.1:80/mcp" {
 		t.Errorf("for who only looks: %+v, want %s", f, here)
 	}
 	if err := os.WriteFile(other, []byte("listen: "+l.Addr().String()), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if f := locate.Find(locate.Flags{Config: other, Running: true}); f.URL != here || f.Instead != "" {
+	if f := cli.LocateFind(cli.Flags{Config: other, Running: true}); f.URL != here || f.Instead != "" {
 		t.Errorf("where the configuration answers: %+v", f)
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 
-	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/otlp"
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/serve"
 	"github.com/vmcp-dev/vmcp/internal/secret"
 )
 
@@ -96,6 +96,6 @@ func (l serverLines) Write(line []byte) (int, error) {
 }
 
 // telemetry is the exporter of metrics and traces; metrics are the metrics that it sends.
-func (a *app) telemetry(log *slog.Logger, metrics func() prometheus.Gatherer) *otlp.Sender {
-	return otlp.New(otlp.Options{Log: log, Version: buildVersion(), Env: os.Getenv, Metrics: metrics})
+func (a *app) telemetry(log *slog.Logger, metrics func() prometheus.Gatherer) *serve.Sender {
+	return serve.OtlpNew(serve.OtlpOptions{Log: log, Version: buildVersion(), Env: os.Getenv, Metrics: metrics})
 }

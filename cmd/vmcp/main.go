@@ -4,12 +4,12 @@ package main
 import (
 	"os"
 
-	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/roots"
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/serve"
 	"github.com/vmcp-dev/vmcp/script/isolate"
 )
 
 func main() {
 	isolate.ServeIfWorker() // a worker of isolated scripts is this program again
-	roots.FallBack()
+	serve.FallBack()
 	os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }

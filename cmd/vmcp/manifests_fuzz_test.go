@@ -5,7 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/manifests"
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/migration"
 )
 
 // FuzzCheck: arbitrary manifests get problems with positions, and cause no panic.
@@ -24,7 +24,7 @@ func FuzzCheck(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		for _, p := range manifests.Check([]manifests.File{{Name: "m.yaml", Text: text}}) {
+		for _, p := range migration.Check([]migration.File{{Name: "m.yaml", Text: text}}) {
 			if p.Message == "" || p.Code == "" {
 				t.Errorf("a problem that says nothing: %+v", p)
 			}

@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/yaml"
 
-	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/manifests"
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/migration"
 	"github.com/vmcp-dev/vmcp/config/kube/object"
 )
 
@@ -40,7 +40,7 @@ func TestWhatTheAPIServerRefuses(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				found := manifests.Check([]manifests.File{{Name: "m.yaml", Text: text}})
+				found := migration.Check([]migration.File{{Name: "m.yaml", Text: text}})
 				for _, word := range tt.Words {
 					if !strings.Contains(strings.ToLower(found.Error()), strings.ToLower(word)) {
 						t.Errorf("Check(%s)\n got %v\nwant the word %s", text, found, word)
@@ -70,7 +70,7 @@ func TestCheck(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got := manifests.Check([]manifests.File{{Name: "m.yaml", Text: data}}).Error()
+			got := migration.Check([]migration.File{{Name: "m.yaml", Text: data}}).Error()
 			expected := strings.TrimSuffix(name, ".yaml") + ".want"
 			if updating() {
 				if err := os.WriteFile(expected, []byte(got+"\n"), 0o644); err != nil {
@@ -90,16 +90,16 @@ func TestCheck(t *testing.T) {
 
 // TestFilesReferToEachOther: an object may refer to one in another file.
 func TestFilesReferToEachOther(t *testing.T) {
-	server := manifests.File{Name: "server.yaml", Text: []byte("apiVersion: vmcp.dev/v1alpha1\nkind: VirtualMCPServer\nmetadata: {name: ops}\nspec:\n  groupRef: {name: g}\n  incomingAuth: {type: anonymous}\n  config:\n    scriptedToolRefs: [{name: triage}]\n    libraries: [{name: text.star, source: 'x = 1'}]\n")}
-	tool := manifests.File{Name: "tool.yaml", Text: []byte("apiVersion: vmcp.dev/v1alpha1\nkind: VirtualMCPScriptedToolDefinition\nmetadata: {name: triage}\nspec:\n  name: triage\n  description: d\n  script: |\n    load('text.star', 'x')\n    def run(p):\n        return x\n")}
-	if found := manifests.Check([]manifests.File{server, tool}); len(found) > 0 {
+	server := migration.File{Name: "server.yaml", Text: []byte("apiVersion: vmcp.dev/v1alpha1\nkind: VirtualMCPServer\nmetadata: {name: ops}\nspec:\n  groupRef: {name: g}\n  incomingAuth: {type: anonymous}\n  config:\n    scriptedToolRefs: [{name: triage}]\n    libraries: [{name: text.star, source: 'x = 1'}]\n")}
+	tool := migration.File{Name: "tool.yaml", Text: []byte("apiVersion: vmcp.dev/v1alpha1\nkind: VirtualMCPScriptedToolDefinition\nmetadata: {name: triage}\nspec:\n  name: triage\n  description: d\n  script: |\n    load('text.star', 'x')\n    def run(p):\n        return x\n")}
+	if found := migration.Check([]migration.File{server, tool}); len(found) > 0 {
 		t.Errorf("both files: %v", found)
 	}
-	if found := manifests.Check([]manifests.File{tool}); len(found) > 0 {
+	if found := migration.Check([]migration.File{tool}); len(found) > 0 {
 		t.Errorf("the tool alone, whose libraries are not known: %v", found)
 	}
 	const want = "server.yaml:8:24: error: spec.config.scriptedToolRefs[0]: there is no VirtualMCPScriptedToolDefinition triage [config]"
-	if found := manifests.Check([]manifests.File{server}); found.Error() != want {
+	if found := migration.Check([]migration.File{server}); found.Error() != want {
 		t.Errorf("the server alone:\n got %v\nwant %s", found, want)
 	}
 }
@@ -115,7 +115,7 @@ func TestExamples(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if found := manifests.Check([]manifests.File{{Name: filepath.Base(name), Text: text}}); len(found) > 0 {
+		if found := migration.Check([]migration.File{{Name: filepath.Base(name), Text: text}}); len(found) > 0 {
 			t.Error(found)
 		}
 	}
@@ -131,12 +131,12 @@ func TestExamples(t *testing.T) {
 			continue
 		}
 		count++
-		if found := manifests.Check([]manifests.File{{Name: name, Text: []byte(text)}}); len(found) > 0 {
+		if found := migration.Check([]migration.File{{Name: name, Text: []byte(text)}}); len(found) > 0 {
 			t.Errorf("docs/kubernetes.md: %v", found)
 		}
 		if name == "ops.yaml" { // the mistake that the page explains
 			wrong := strings.Replace(text, "workload: github", "workload: githb", 1)
-			found := manifests.Check([]manifests.File{{Name: name, Text: []byte(wrong)}}).Error()
+			found := migration.Check([]migration.File{{Name: name, Text: []byte(wrong)}}).Error()
 			if !strings.Contains(string(page), "\n"+found+"\n") {
 				t.Errorf("docs/kubernetes.md shows another text than %s", found)
 			}

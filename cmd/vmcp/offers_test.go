@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/offers"
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/author"
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/secret"
 	wiretest "github.com/vmcp-dev/vmcp/test/raw"
@@ -33,7 +33,7 @@ func offering(t *testing.T, name string, answers map[string]string) config.Backe
 
 func gather(t *testing.T, limit time.Duration, all ...config.Backend) (string, error) {
 	t.Helper()
-	f, err := offers.Gather(t.Context(), &config.Config{Backends: all}, offers.Options{Log: slog.New(slog.DiscardHandler), Secrets: &secret.Redactor{}, Limit: limit})
+	f, err := author.Gather(t.Context(), &config.Config{Backends: all}, author.OffersOptions{Log: slog.New(slog.DiscardHandler), Secrets: &secret.Redactor{}, Limit: limit})
 	if err != nil {
 		return "", err
 	}

@@ -14,7 +14,7 @@ import (
 	"sync/atomic"
 	"syscall"
 
-	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/systemd"
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/serve"
 	"github.com/vmcp-dev/vmcp/config"
 
 	"github.com/vmcp-dev/vmcp/internal/certs"
@@ -55,7 +55,7 @@ type served struct {
 	proxy *proxy.Proxy
 	log   *slog.Logger
 
-	manager *systemd.Manager // nil: there is no service manager
+	manager *serve.Manager // nil: there is no service manager
 
 	ceiling int64 // the memory limit of the process, in bytes
 
@@ -133,8 +133,8 @@ func (s *served) read(path string) (*config.Config, error) {
 }
 
 // managed reports the state of the service to the service manager, if there is one.
-func (s *served) managed() *systemd.Manager {
-	return systemd.New(systemd.Options{Log: s.log, Changed: s.proxy.Changed, Probe: func() { s.proxy.Overview() }, Status: func() string {
+func (s *served) managed() *serve.Manager {
+	return serve.SystemdNew(serve.SystemdOptions{Log: s.log, Changed: s.proxy.Changed, Probe: func() { s.proxy.Overview() }, Status: func() string {
 		now := s.proxy.Overview()
 		enabled, ready := 0, 0
 		for _, b := range now.Backends {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
-	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/report"
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/cli"
 	"github.com/vmcp-dev/vmcp/internal/diag"
 )
 
@@ -25,7 +25,7 @@ var hostile = diag.Problems{
 
 func written(t *testing.T, format string, problems diag.Problems) string {
 	var b bytes.Buffer
-	if err := report.Write(&b, format, problems, false, func(s string) string { return s }); err != nil {
+	if err := cli.Write(&b, format, problems, false, func(s string) string { return s }); err != nil {
 		t.Fatal(err)
 	}
 	return b.String()

@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/crypto/x509roots/fallback/bundle"
 
-	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/roots"
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/serve"
 )
 
 // TestPublicAuthoritiesAreTrusted: if the system has none, and only then.
@@ -31,7 +31,7 @@ func TestPublicAuthoritiesAreTrusted(t *testing.T) {
 		}
 		return
 	}
-	roots.FallBack()
+	serve.FallBack()
 	for root := range bundle.Roots() {
 		c, err := x509.ParseCertificate(root.Certificate)
 		if err != nil {

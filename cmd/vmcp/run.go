@@ -14,18 +14,15 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/connect"
-	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/convert"
-	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/info"
-	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/login"
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/migration"
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/operate"
-	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/pinning"
-	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/policies"
-	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/release"
-	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/runs"
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/serve"
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/setup"
-	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/tokens"
-	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/usage"
+
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/author"
+
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/cli"
+
 	"github.com/vmcp-dev/vmcp/internal/diag"
 	"github.com/vmcp-dev/vmcp/internal/display"
 	"github.com/vmcp-dev/vmcp/internal/memlimit"
@@ -40,7 +37,7 @@ const (
 )
 
 // buildVersion is the version that is printed and sent to clients and backends.
-var buildVersion = release.Version
+var buildVersion = cli.Version
 
 // app is one invocation of the command.
 type app struct {
@@ -102,7 +99,7 @@ func runContext(ctx context.Context, args []string, stdin io.Reader, stdout, std
 var earlyHangups = make(chan os.Signal, 1)
 
 // usageError is an error of an argument that cobra does not check.
-type usageError = usage.Error
+type usageError = cli.Error
 
 // errInterrupted is the end of a service that was interrupted before it began, which is no problem.
 var errInterrupted = errors.New("stopped before anything was served")
@@ -120,7 +117,7 @@ func (a *app) report(err error) {
 			a.say("%s", line)
 		}
 	}
-	var hinted *usage.Hint
+	var hinted *cli.Hint
 	if errors.As(err, &hinted) {
 		a.say("hint: %s", hinted.Hint())
 	}
@@ -143,7 +140,7 @@ on success, 1 if there is a problem, 2 for wrong usage. VMCP_CONFIG in the
 environment is the default of --config.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Args:          info.KnownCommand,
+		Args:          serve.KnownCommand,
 
 		PersistentPreRunE: func(c *cobra.Command, _ []string) error {
 			if c.Name() != "serve" {
@@ -162,32 +159,32 @@ environment is the default of --config.`,
 	a.log.register(root)
 	complete(root, "log-format", "text", "json")
 	complete(root, "log-level", "debug", "info", "warn", "error")
-	for _, c := range []*cobra.Command{a.serve(), a.validate(), a.checkScripts(), a.tools(), a.call(), a.migrate(), convert.Command(a.in, a.out, a.say), a.token(), a.policy(), a.lock(), a.runs(), a.fmt(), a.test(), a.repl(), a.lsp(), a.trace(), a.fake(), a.demoBackend()} {
+	for _, c := range []*cobra.Command{a.serve(), a.validate(), a.checkScripts(), a.tools(), a.call(), a.migrate(), migration.Command(a.in, a.out, a.say), a.token(), a.policy(), a.lock(), a.runs(), a.fmt(), a.test(), a.repl(), a.lsp(), a.trace(), a.fake(), a.demoBackend()} {
 		a.noteRunning(c)
 		root.AddCommand(c)
 	}
-	for _, c := range slices.Concat(a.login(), a.setup(), a.operate(), info.Commands(info.Env{Out: a.out, JSON: a.printJSON, Output: outputFlag})) {
+	for _, c := range slices.Concat(a.login(), a.setup(), a.operate(), serve.Commands(serve.Env{Out: a.out, JSON: a.printJSON, Output: outputFlag})) {
 		a.noteRunning(c)
 		root.AddCommand(c)
 	}
 	root.InitDefaultCompletionCmd()
-	info.StrictHelp(root)
+	serve.StrictHelp(root)
 	return root
 }
 
 // runs is the command for stored runs.
 func (a *app) runs() *cobra.Command {
-	return runs.Command(runs.Env{
+	return operate.RunsCommand(operate.RunsEnv{
 		Out: a.out, DefaultFile: defaultFile, Load: a.load, JSON: a.printJSON, Output: outputFlag, Cell: a.cell, Text: a.shown,
 	})
 }
 
 func (a *app) login() []*cobra.Command {
-	return login.Commands(login.Env{Out: a.out, DefaultFile: defaultFile, Load: a.load, Hide: a.secrets.Use, Say: a.say})
+	return operate.LoginCommands(operate.LoginEnv{Out: a.out, DefaultFile: defaultFile, Load: a.load, Hide: a.secrets.Use, Say: a.say})
 }
 
 func (a *app) policy() *cobra.Command {
-	return policies.Command(policies.Env{
+	return operate.PoliciesCommand(operate.PoliciesEnv{
 		Out: a.out, DefaultFile: defaultFile, Load: a.load, JSON: a.printJSON, Output: outputFlag, Say: a.say, Reported: errReported,
 		Problems: func(found diag.Problems) error { return a.printProblems(found, false) },
 		Offered:  a.offered,
@@ -195,11 +192,11 @@ func (a *app) policy() *cobra.Command {
 }
 
 func (a *app) token() *cobra.Command {
-	return tokens.Command(tokens.Env{Out: a.out, DefaultFile: defaultFile, Say: a.say, JSON: a.printJSON, Output: outputFlag})
+	return operate.TokensCommand(operate.TokensEnv{Out: a.out, DefaultFile: defaultFile, Say: a.say, JSON: a.printJSON, Output: outputFlag})
 }
 
 func (a *app) lock() *cobra.Command {
-	return pinning.Command(pinning.Env{
+	return author.PinningCommand(author.PinningEnv{
 		Out: a.out, DefaultFile: defaultFile, Load: a.load, JSON: a.printJSON, Output: outputFlag, Say: a.say, Reported: errReported,
 		Problems: func(found diag.Problems) error { return a.printProblems(found, false) },
 		Gather:   a.gather,
@@ -225,10 +222,10 @@ func (a *app) setup() []*cobra.Command {
 
 // connect is the command that adds the endpoint to the configurations of clients.
 func (a *app) connect() *cobra.Command {
-	return connect.Command(connect.Env{
+	return setup.Command(setup.ConnectEnv{
 		In: a.in, Out: a.out, Tell: a.say, JSON: a.printJSON, Output: outputFlag, Found: errReported,
-		Terminal: isTerminal(a.err) && isTerminal(a.in), DefaultFile: defaultFile, Program: connect.ThisProgram(),
-		Endpoint: func(url, file string) (connect.Endpoint, error) { return connect.Locate(url, file, defaultFile) },
+		Terminal: isTerminal(a.err) && isTerminal(a.in), DefaultFile: defaultFile, Program: setup.ThisProgram(),
+		Endpoint: func(url, file string) (setup.Endpoint, error) { return setup.Locate(url, file, defaultFile) },
 	})
 }
 

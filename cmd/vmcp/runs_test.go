@@ -16,9 +16,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/cli"
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/jsonform/jsonformtest"
-	command "github.com/vmcp-dev/vmcp/cmd/vmcp/internal/runs"
-	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/usage"
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/operate"
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/script"
 	"github.com/vmcp-dev/vmcp/script/durable"
@@ -42,7 +42,7 @@ func newShell(t *testing.T) *shell {
 func (s *shell) run(args ...string) (string, error) {
 	var out bytes.Buffer
 	same := func(text string) string { return text }
-	c := command.Command(command.Env{
+	c := operate.RunsCommand(operate.RunsEnv{
 		Out: &out, DefaultFile: s.file, Load: config.Load, Cell: same, Text: same,
 		JSON:   func(v any) error { return json.NewEncoder(&out).Encode(v) },
 		Output: func(c *cobra.Command) *string { return c.Flags().StringP("output", "o", "text", "") },
@@ -58,9 +58,9 @@ func (s *shell) run(args ...string) (string, error) {
 			s.Errorf("runs %v: %v\n%s", args, err, &out)
 		}
 	}
-	var hint *usage.Hint
+	var hint *cli.Hint
 	switch {
-	case errors.As(err, new(usage.Error)):
+	case errors.As(err, new(cli.Error)):
 		err = fmt.Errorf("usage: %w", err)
 	case errors.As(err, &hint):
 		err = fmt.Errorf("%w: %s", err, hint.Hint())

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/vmcp-dev/vmcp/builtins/suite"
-	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/scripttests"
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/author"
 )
 
 // The report is XML 1.0 whatever a test prints, and each message is in its element.
@@ -18,7 +18,7 @@ func TestJUnitTakesAnyText(t *testing.T) {
 	r.Add(suite.Test{File: "x_test.star", Name: "test_a", Status: suite.Failed, Problems: []suite.Problem{{Code: suite.CodeFailed, File: "x_test.star", Line: 1, Column: 1, Message: message}}})
 	r.Add(suite.Test{File: "x_test.star", Name: "test_b", Status: suite.Skipped})
 	var out strings.Builder
-	if err := scripttests.WriteJUnit(&out, r, func(s string) string { return s }); err != nil {
+	if err := author.WriteJUnit(&out, r, func(s string) string { return s }); err != nil {
 		t.Fatal(err)
 	}
 	var read struct {
@@ -47,7 +47,7 @@ func TestJUnitTakesAnyText(t *testing.T) {
 func TestMissingLinesAreRanges(t *testing.T) {
 	r := &suite.Report{Coverage: &suite.Coverage{Files: []suite.CoveredFile{{File: "x.star", Missing: []int{1, 3, 4, 5, 9}}}}}
 	var out strings.Builder
-	if err := scripttests.WriteText(&out, r, true, func(s string) string { return s }); err != nil {
+	if err := author.WriteText(&out, r, true, func(s string) string { return s }); err != nil {
 		t.Fatal(err)
 	}
 	if !strings.Contains(out.String(), "missing in 1, 3-5, 9\n") {
@@ -74,7 +74,7 @@ func TestReach(t *testing.T) {
 	other := write("tools/other.star", "tool(name = \"other\", description = \"d\")\ndef run(params):\n    return 1\n")
 	pay := write("tools/pay_test.star", "def test_a():\n    testing.run(\"pay\")\n")
 	rest := write("tools/rest_test.star", "load(\"other.star\", \"run\")\ndef test_a():\n    pass\n")
-	reach := scripttests.ReachOf(cfg, nil)
+	reach := author.ReachOf(cfg, nil)
 	for _, tt := range []struct {
 		changed, want string
 		all           bool
@@ -93,7 +93,7 @@ func TestReach(t *testing.T) {
 			t.Fatal(err)
 		}
 		write(broken.name, broken.text)
-		if _, all := scripttests.ReachOf(cfg, nil).Reached([]string{lib}); !all {
+		if _, all := author.ReachOf(cfg, nil).Reached([]string{lib}); !all {
 			t.Errorf("with %q in %s a change of a script does not reach all tests", broken.text, broken.name)
 		}
 		write(broken.name, string(before))

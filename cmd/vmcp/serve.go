@@ -17,10 +17,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/vmcp-dev/vmcp/auth"
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/cli"
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/client"
-	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/discovery"
-	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/release"
-	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/usage"
+
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/hostname"
 	"github.com/vmcp-dev/vmcp/internal/memlimit"
@@ -174,7 +173,7 @@ func (f serveFlags) check() error {
 		return err
 	}
 	if f.profile != "" && !f.stdio {
-		return usage.WithHint(usageError("--profile: only with --stdio"), "over HTTP it is the path: /mcp/"+f.profile)
+		return cli.WithHint(usageError("--profile: only with --stdio"), "over HTTP it is the path: /mcp/"+f.profile)
 	}
 	if f.isolate {
 		if err := isolate.Available(); err != nil {
@@ -209,7 +208,7 @@ func listen(addr string, in config.IncomingAuth, insecure bool) (net.Listener, e
 func openPort(addr, other string) (net.Listener, error) {
 	l, err := net.Listen("tcp", addr)
 	if errors.Is(err, syscall.EADDRINUSE) {
-		return nil, usage.WithHint(fmt.Errorf("listen %s: another program uses this port", addr), other)
+		return nil, cli.WithHint(fmt.Errorf("listen %s: another program uses this port", addr), other)
 	}
 	return l, err
 }
@@ -228,7 +227,7 @@ func mayReach(addr string, in config.IncomingAuth, insecure bool) error {
 	if insecure || in.TokenFile != "" {
 		return nil
 	}
-	return usage.WithHint(
+	return cli.WithHint(
 		usageError(fmt.Sprintf("listen %s: other machines can reach this address, and there is no incomingAuth: everybody who connects could call every tool", addr)),
 		"configure incomingAuth, require a token with --token-file, listen on 127.0.0.1, or allow it with --insecure-listen",
 	)
@@ -246,9 +245,9 @@ func (a *app) serveHTTP(s *served) error {
 		scheme = "https://"
 	}
 	host, port, _ := net.SplitHostPort(l.Addr().String()) // of a TCP port
-	url := scheme + discovery.Reachable(host, port) + "/mcp"
-	s.proxy.ServedBy(status.Server{URL: url, Commit: release.Read().Commit})
-	forget, err := discovery.Announce(s.discovery, discovery.File{
+	url := scheme + cli.Reachable(host, port) + "/mcp"
+	s.proxy.ServedBy(status.Server{URL: url, Commit: cli.Read().Commit})
+	forget, err := cli.Announce(s.discovery, cli.File{
 		URL: url, PID: os.Getpid(), Config: s.from.path, TokenFile: s.tokenFile, AdminURL: adminURL(s.admin), AdminTokenFile: s.adminToken, Version: buildVersion(), StartedAt: time.Now().UTC(),
 	}, s.log)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/servers"
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/serve"
 	"github.com/vmcp-dev/vmcp/config"
 
 	"github.com/vmcp-dev/vmcp/config/kube/cluster"
@@ -27,11 +27,11 @@ import (
 )
 
 // world is Servers with known names, of which those in served have a configuration with a tool.
-func world(t *testing.T, process *config.Config, only string, known []string, served ...string) *servers.Servers {
+func world(t *testing.T, process *config.Config, only string, known []string, served ...string) *serve.Servers {
 	t.Helper()
 	process.Complete()
 	shared := proxy.NewProcess(nil)
-	s := servers.New(servers.Options{
+	s := serve.ServersNew(serve.ServersOptions{
 		Log: slog.New(slog.DiscardHandler), Process: process, Only: only, Version: "test",
 		Health: func() cluster.Health {
 			return cluster.Health{Kind: "kubernetes", Namespace: "team", Synced: len(known) > 0, Complete: len(known) > 0, Waiting: "the kind Ship is not there"}
@@ -294,7 +294,7 @@ func TestServedAgain(t *testing.T) {
 	var open atomic.Bool
 	process := &config.Config{SessionStorage: config.SessionStorage{Provider: config.StorageSQLite, Path: "runs.db"}}
 	process.Complete()
-	s := servers.New(servers.Options{Log: slog.New(slog.DiscardHandler), Process: process, Only: "ops", Make: func(name string, metrics prometheus.Registerer) *proxy.Proxy {
+	s := serve.ServersNew(serve.ServersOptions{Log: slog.New(slog.DiscardHandler), Process: process, Only: "ops", Make: func(name string, metrics prometheus.Registerer) *proxy.Proxy {
 		return proxy.New(proxy.Options{Server: name, Process: proxy.NewProcess(nil), Metrics: metrics, OpenStore: func(c *config.Config) (durablepkg.RunsStore, *durablepkg.Ring, error) {
 			if open.Swap(true) {
 				return nil, nil, errors.New("the store is open already")

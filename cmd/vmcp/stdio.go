@@ -9,8 +9,7 @@ import (
 	"time"
 
 	"github.com/vmcp-dev/vmcp/auth"
-	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/locate"
-	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/usage"
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/cli"
 )
 
 // serveStdio serves the client on standard input and output until its input or the context
@@ -70,18 +69,18 @@ func (s *served) keepVerifying(ctx context.Context, end context.CancelCauseFunc)
 
 // verify verifies the token in VMCP_TOKEN, which is that of the client that started this program.
 func (s *served) verify(ctx context.Context) error {
-	err := s.proxy.Verify(ctx, locate.Environment())
+	err := s.proxy.Verify(ctx, cli.Environment())
 	if err == nil {
 		return nil
 	}
 	var refusal *auth.Refusal
 	if errors.As(err, &refusal) && refusal.NoToken {
-		return usage.WithHint(
+		return cli.WithHint(
 			fmt.Errorf("serve standard input: %w, and there is none on standard input", err),
 			"use a configuration whose incomingAuth accepts tokens or is anonymous, or connect the client to the endpoint over TLS",
 		)
 	}
-	return usage.WithHint(
+	return cli.WithHint(
 		fmt.Errorf("serve standard input: VMCP_TOKEN: %w", err),
 		"set VMCP_TOKEN to a token of incomingAuth in the environment of the client's server entry",
 	)

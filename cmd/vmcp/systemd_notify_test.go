@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/systemd"
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/serve"
 )
 
 // socket is a service manager's socket; next returns the next notification.
@@ -48,15 +48,15 @@ func port(t *testing.T) net.Listener {
 	return l
 }
 
-func still() systemd.Options {
+func still() serve.SystemdOptions {
 	never := make(chan struct{})
-	return systemd.Options{Status: func() string { return "fine" }, Changed: func() <-chan struct{} { return never }, Probe: func() {}, Log: slog.New(slog.DiscardHandler)}
+	return serve.SystemdOptions{Status: func() string { return "fine" }, Changed: func() <-chan struct{} { return never }, Probe: func() {}, Log: slog.New(slog.DiscardHandler)}
 }
 
 // TestSequence: ready once, reloading with the monotonic time, ready again, stopping, and nothing after it.
 func TestSequence(t *testing.T) {
 	next := socket(t)
-	m := systemd.New(still())
+	m := serve.SystemdNew(still())
 	m.Reloading() // the first configuration is no reload
 	m.Reloaded()
 	l := m.Listener(port(t))
@@ -88,7 +88,7 @@ func TestStatusFollows(t *testing.T) {
 		return text
 	}
 	o.Changed = func() <-chan struct{} { return <-changes }
-	m := systemd.New(o)
+	m := serve.SystemdNew(o)
 	m.Started(port(t))
 	defer m.Close()
 	change := func() {
@@ -132,7 +132,7 @@ func TestStuckAcceptLoop(t *testing.T) {
 	o := still()
 	said := make(chan string, 3)
 	o.Log = slog.New(told{slog.DiscardHandler, said})
-	m := systemd.New(o)
+	m := serve.SystemdNew(o)
 	l := m.Listener(port(t))
 	m.Started(l)
 	defer m.Close()
@@ -166,7 +166,7 @@ func TestStuckCatalog(t *testing.T) {
 		}
 		<-goOn
 	}
-	m := systemd.New(o)
+	m := serve.SystemdNew(o)
 	p := port(t)
 	m.Started(m.Listener(p))
 	if got := next(); !strings.HasPrefix(got, "READY=1") {
@@ -188,7 +188,7 @@ func TestStuckCatalog(t *testing.T) {
 // TestNobodyAsks: without NOTIFY_SOCKET nothing is sent.
 func TestNobodyAsks(t *testing.T) {
 	t.Setenv("NOTIFY_SOCKET", "")
-	m := systemd.New(still())
+	m := serve.SystemdNew(still())
 	l := port(t)
 	if m != nil || m.Listener(l) != l {
 		t.Error("a manager without a socket")

@@ -11,8 +11,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/spf13/cobra"
 
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/cli"
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/client"
-	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/jsonform"
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/diag"
 	"github.com/vmcp-dev/vmcp/internal/display"
@@ -37,7 +37,7 @@ func (a *app) tools() *cobra.Command {
 		Short: "list the tools of a running endpoint or of a configuration",
 		Long: `Tools lists the tools that clients can call and the origin of each: a backend and its
 name there, or a script. Hidden tools, which only scripts can call, are marked.
-With --config the backends of the file are started for the listing.` + jsonform.Of([]listedTool{}),
+With --config the backends of the file are started for the listing.` + cli.Of([]listedTool{}),
 		Example: "  vmcp tools\n  vmcp tools --config vmcp.yaml --output json",
 		Args:    cobra.NoArgs,
 	}

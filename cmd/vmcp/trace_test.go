@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/vmcp-dev/vmcp/builtins/cases"
-	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/trace"
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/author"
 )
 
 // traceHostile is what a tool may return.
@@ -62,7 +62,7 @@ var bar = regexp.MustCompile(`<rect class="bar [a-z ]+" x="([0-9.]+)%" y="(\d+)"
 
 func TestAPageHasABarForEachStep(t *testing.T) {
 	for _, c := range []*cases.Case{deploy(), many(2000)} {
-		page, err := trace.Page(c)
+		page, err := author.Page(c)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -97,7 +97,7 @@ func TestWhatToolsSayIsNoMarkup(t *testing.T) {
 	c := deploy()
 	c.Tool = traceHostile
 	c.Effects[0].Name, c.Effects[0].Kind = traceHostile, `"><i>`
-	page, err := trace.Page(c)
+	page, err := author.Page(c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,7 +113,7 @@ func TestWhatToolsSayIsNoMarkup(t *testing.T) {
 }
 
 func TestAttemptsAreStackedAndBranchesHaveLanes(t *testing.T) {
-	page, err := trace.Page(deploy())
+	page, err := author.Page(deploy())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -147,7 +147,7 @@ func TestAttemptsAreStackedAndBranchesHaveLanes(t *testing.T) {
 }
 
 func TestChromesFormat(t *testing.T) {
-	data, err := trace.Chrome(deploy())
+	data, err := author.Chrome(deploy())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -182,7 +182,7 @@ func TestChromesFormat(t *testing.T) {
 
 func TestLinesAreATree(t *testing.T) {
 	c := deploy()
-	text := strings.Join(trace.Lines(c), "\n")
+	text := strings.Join(author.Lines(c), "\n")
 	for _, want := range []string{"deploy  4.39s", "├─ call ci_build  612.1ms", "branch 1", "failed: the release is locked"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is not in\n%s", want, text)

@@ -10,9 +10,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/checker"
-	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/manifests"
-	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/report"
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/author"
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/cli"
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/migration"
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/config/kube/object"
 	"github.com/vmcp-dev/vmcp/internal/diag"
@@ -35,11 +35,11 @@ Without FILE it checks vmcp.yaml; - is standard input. Manifests may refer to ea
 Secrets that are in no file are assumed to be in the cluster.
 
 With --live it also starts the backends of configurations without errors, and prints those that are not
-ready, tools that are not listed as offered, and profiles with more tools than their maxTools.` + report.Form,
+ready, tools that are not listed as offered, and profiles with more tools than their maxTools.` + cli.ReportForm,
 		Example: "  vmcp validate\n  vmcp validate --live\n  vmcp validate prod/*.yaml --output json\n  vmcp validate server.yaml tools.yaml",
 	}
 	output := new(string)
-	checker.OutputFlag(c, output)
+	author.OutputFlag(c, output)
 	a.registerEnvFile(c)
 	live := c.Flags().Bool("live", false, "also start the backends and check what they offer")
 	c.ValidArgsFunction = cobra.FixedCompletions([]string{"yaml", "yml"}, cobra.ShellCompDirectiveFilterFileExt)
@@ -48,7 +48,7 @@ ready, tools that are not listed as offered, and profiles with more tools than t
 			names = []string{cmp.Or(os.Getenv(configVariable), defaultFile)}
 		}
 		var problems diag.Problems
-		var objects []manifests.File
+		var objects []migration.File
 		unreadable := false
 		for _, name := range names {
 			found, err := a.check(c.Context(), name, *live, &objects)
@@ -60,9 +60,9 @@ ready, tools that are not listed as offered, and profiles with more tools than t
 			}
 			problems = append(problems, found...)
 		}
-		problems = append(problems, manifests.Check(objects)...)
+		problems = append(problems, migration.Check(objects)...)
 		errs, _ := problems.Split()
-		if err := report.Write(a.out, *output, problems, !unreadable && len(errs) == 0, a.secrets.Text); err != nil {
+		if err := cli.Write(a.out, *output, problems, !unreadable && len(errs) == 0, a.secrets.Text); err != nil {
 			return err
 		}
 		if unreadable || len(errs) > 0 {
@@ -75,7 +75,7 @@ ready, tools that are not listed as offered, and profiles with more tools than t
 
 // checkScripts is vmcp check.
 func (a *app) checkScripts() *cobra.Command {
-	return checker.Command(checker.Env{
+	return author.CheckerCommand(author.CheckerEnv{
 		Out: a.out, DefaultFile: defaultFile, Read: a.read, Input: standardInput, Secrets: a.secrets, Say: a.say, Report: a.report, Reported: errReported,
 		Gather: a.gather,
 	})
@@ -83,7 +83,7 @@ func (a *app) checkScripts() *cobra.Command {
 
 // check returns the problems of one file, with live also those of its running backends. Manifests
 // are added to objects instead, because they may refer to objects in other files.
-func (a *app) check(ctx context.Context, name string, live bool, objects *[]manifests.File) (diag.Problems, error) {
+func (a *app) check(ctx context.Context, name string, live bool, objects *[]migration.File) (diag.Problems, error) {
 	data, err := a.read(name)
 	var problems diag.Problems
 	if errors.As(err, &problems) {
@@ -96,7 +96,7 @@ func (a *app) check(ctx context.Context, name string, live bool, objects *[]mani
 		name = standardInput
 	}
 	if object.IsManifest(data) {
-		*objects = append(*objects, manifests.File{Name: name, Text: data})
+		*objects = append(*objects, migration.File{Name: name, Text: data})
 		return nil, nil
 	}
 	cfg, problems := a.parse(name, data)
@@ -170,5 +170,5 @@ func eachProblem(err error) []error {
 func (a *app) printProblems(problems diag.Problems, asJSON bool) error {
 	errs, _ := problems.Split()
 	format := map[bool]string{false: "text", true: "json"}[asJSON]
-	return report.Write(a.out, format, problems, len(errs) == 0, a.secrets.Text)
+	return cli.Write(a.out, format, problems, len(errs) == 0, a.secrets.Text)
 }

@@ -11,7 +11,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/usage"
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/cli"
 	"github.com/vmcp-dev/vmcp/internal/display"
 	"github.com/vmcp-dev/vmcp/internal/files"
 	"github.com/vmcp-dev/vmcp/migrate"
@@ -45,11 +45,11 @@ type workflowFile struct {
 func (m *Migration) Check(output bool) error {
 	switch {
 	case m.Write != "" && output:
-		return usage.Error("want either --write, which writes files, or --output, which prints")
+		return cli.Error("want either --write, which writes files, or --output, which prints")
 	case m.Style != string(migrate.Exact) && m.Style != string(migrate.Clean):
-		return usage.Error("--style: want exact or clean, have " + m.Style)
+		return cli.Error("--style: want exact or clean, have " + m.Style)
 	case m.Output != "script" && m.Output != "scripted-tools":
-		return usage.Error("--output: want script or scripted-tools, have " + m.Output)
+		return cli.Error("--output: want script or scripted-tools, have " + m.Output)
 	}
 	return nil
 }
@@ -128,7 +128,7 @@ func (m *Migration) open(name string) ([]*workflowFile, error) {
 	info, err := os.Stat(name)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
-		return nil, usage.WithHint(fmt.Errorf("%s: no such file", name), "-f names the files with the workflows")
+		return nil, cli.WithHint(fmt.Errorf("%s: no such file", name), "-f names the files with the workflows")
 	case err != nil:
 		return nil, err
 	case !info.IsDir():
@@ -228,11 +228,11 @@ func (m *Migration) choose(defs []*migrate.Definition, names []string) ([]*migra
 	}
 	switch {
 	case len(names) > 0 && m.All:
-		return nil, usage.Error("want names or --all, not both")
+		return nil, cli.Error("want names or --all, not both")
 	case len(names) == 0 && (m.All || len(defs) == 1):
 		return defs, nil
 	case len(names) == 0:
-		return nil, usage.WithHint(usage.Error(fmt.Sprintf("%s has %d workflows: %s", files, len(defs), strings.Join(known, ", "))),
+		return nil, cli.WithHint(cli.Error(fmt.Sprintf("%s has %d workflows: %s", files, len(defs), strings.Join(known, ", "))),
 			"name some, or migrate --all")
 	}
 	var chosen []*migrate.Definition

@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/usage"
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/cli"
 	"github.com/vmcp-dev/vmcp/internal/files"
 	"github.com/vmcp-dev/vmcp/migrate"
 )
@@ -164,7 +164,7 @@ func (m *Migration) inTheWay(targets []*newFile) error {
 	case len(odd) > 0:
 		return fmt.Errorf("%s: exists and is not a regular file; nothing was written", strings.Join(odd, ", "))
 	case len(other) > 0:
-		return usage.WithHint(
+		return cli.WithHint(
 			fmt.Errorf("%s: exists with other content and is not overwritten; nothing was written", strings.Join(other, ", ")),
 			"move it away, or compare it with what the command prints without --write; workflows of one file are migrated by one command",
 		)

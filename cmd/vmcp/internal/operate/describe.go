@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/jsonform"
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/cli"
 	"github.com/vmcp-dev/vmcp/internal/display"
 	"github.com/vmcp-dev/vmcp/proxy/status"
 )
@@ -23,7 +23,7 @@ func (e Env) describe() *cobra.Command {
 		Short: "describe a tool of a running endpoint: its schemas, an example, the form of its result in scripts",
 		Long: `Describe shows a tool of a running endpoint: its origin, its schemas, arguments that are valid for its
 schema, how to call it from a shell and from a script, and the keys and types, never the values, of its
-last result, unless that was large.` + jsonform.Of(status.Tool{}),
+last result, unless that was large.` + cli.Of(status.Tool{}),
 		Example: "  vmcp describe github_create_issue\n  vmcp describe github_create_issue --output json | jq .example",
 		Args:    cobra.ExactArgs(1),
 	}

@@ -13,8 +13,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/jsonform"
-	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/locate"
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/cli"
+
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/setup"
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/diag"
@@ -64,7 +64,7 @@ func (e Env) doctor() *cobra.Command {
 scripts compile, whether programs are found and variables set, whether URLs respond, whether the port is
 free or used by vmcp, and in which version, whether clients have another address, and whether the list of
 tools is longer than clients accept. The exit code is 1 if a check fails, not for warnings. With
---offline nothing is sent to other machines.` + jsonform.Of(examined{}),
+--offline nothing is sent to other machines.` + cli.Of(examined{}),
 		Example: "  vmcp doctor\n  vmcp doctor --config other.yaml --offline --output json",
 		Args:    cobra.NoArgs,
 	}
@@ -307,7 +307,7 @@ func (d *doctor) state(s *status.Status) {
 
 // clients checks whether the entries of clients name another endpoint.
 func (d *doctor) clients() {
-	want := locate.Find(locate.Flags{URL: d.flags.url, Config: d.flags.config}).URL
+	want := cli.LocateFind(cli.Flags{URL: d.flags.url, Config: d.flags.config}).URL
 	if d.running != nil && d.running.URL != "" {
 		want = d.running.URL
 	}

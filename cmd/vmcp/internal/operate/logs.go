@@ -11,8 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/jsonform"
-	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/usage"
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/cli"
+
 	"github.com/vmcp-dev/vmcp/proxy/status"
 )
 
@@ -32,7 +32,7 @@ func (e Env) logs() *cobra.Command {
 process writes to standard error, the log messages that it sends, and the log messages of vmcp about it.
 They are kept when the backend's process ends: up to 2000 lines or 256 KiB of each backend, in memory. Values of
 variables are replaced by ***NAME***. As JSON each line is an object; stream is stderr, mcp or
-vmcp.` + jsonform.Of(status.LogLine{}),
+vmcp.` + cli.Of(status.LogLine{}),
 		Example: "  vmcp logs github --tail 20\n  vmcp logs -f",
 		Args:    cobra.MaximumNArgs(1),
 	}
@@ -45,7 +45,7 @@ vmcp.` + jsonform.Of(status.LogLine{}),
 	}
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if f.tail < 0 {
-			return usage.Error(fmt.Sprintf("--tail: want a number of lines, have %d", f.tail))
+			return cli.Error(fmt.Sprintf("--tail: want a number of lines, have %d", f.tail))
 		}
 		name := ""
 		if len(args) > 0 {

@@ -17,8 +17,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/locate"
-	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/usage"
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/cli"
+
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/display"
 	"github.com/vmcp-dev/vmcp/proxy/status"
@@ -63,7 +63,7 @@ type flags struct {
 }
 
 func (f *flags) register(c *cobra.Command, e Env) {
-	c.Flags().StringVar(&f.url, "url", "", "the endpoint, or its port for operators (default the address of the configuration, else the one in ~/.vmcp/server.json, else "+locate.DefaultURL+")")
+	c.Flags().StringVar(&f.url, "url", "", "the endpoint, or its port for operators (default the address of the configuration, else the one in ~/.vmcp/server.json, else "+cli.DefaultURL+")")
 	c.Flags().StringVar(&f.config, "config", e.DefaultFile, "the configuration `file` with the address of the endpoint")
 	c.Flags().StringVar(&f.tokenFile, "token-file", "", "a file with the bearer token for operators (default: the token in VMCP_TOKEN, else admin.tokenFile)")
 	c.Flags().StringVar(&f.caFile, "ca-file", "", "a file of CA certificates to trust for an https endpoint, in addition to the system's (default tls.cert of the configuration)")
@@ -81,7 +81,7 @@ type client struct {
 
 // open returns a client of the endpoint, at its port for operators if it has one.
 func (f *flags) open() (*client, error) {
-	at := locate.Find(locate.Flags{URL: f.url, TokenFile: f.tokenFile, CAFile: f.caFile, Config: f.config, Running: f.elsewhere != nil && f.config == f.usual})
+	at := cli.LocateFind(cli.Flags{URL: f.url, TokenFile: f.tokenFile, CAFile: f.caFile, Config: f.config, Running: f.elsewhere != nil && f.config == f.usual})
 	if at.Instead != "" {
 		f.elsewhere("nothing is listening at %s, as %s would have it; this is %s", at.Instead, f.config, at.URL)
 	}
@@ -91,7 +91,7 @@ func (f *flags) open() (*client, error) {
 	}
 	u, err := url.Parse(where)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return nil, usage.Error("--url: want a URL such as " + locate.DefaultURL)
+		return nil, cli.Error("--url: want a URL such as " + cli.DefaultURL)
 	}
 	c := &client{base: url.URL{Scheme: u.Scheme, Host: u.Host}, moved: at.AdminURL != ""}
 	if c.token, err = at.AdminToken(); err != nil {
@@ -106,7 +106,7 @@ func (f *flags) open() (*client, error) {
 
 // public returns a client of the endpoint's port for clients.
 func (f *flags) public() (*client, error) {
-	at := locate.Find(locate.Flags{URL: f.url, TokenFile: f.tokenFile, CAFile: f.caFile, Config: f.config})
+	at := cli.LocateFind(cli.Flags{URL: f.url, TokenFile: f.tokenFile, CAFile: f.caFile, Config: f.config})
 	u, err := url.Parse(at.URL)
 	if err != nil {
 		return nil, err
@@ -189,11 +189,11 @@ func (c *client) explain(err error) error {
 		err = e.Err
 	}
 	if errors.Is(err, syscall.ECONNREFUSED) {
-		return usage.WithHint(fmt.Errorf("%s: nothing is listening there", c.base.String()), `start it with "vmcp serve", or give its URL with --url`)
+		return cli.WithHint(fmt.Errorf("%s: nothing is listening there", c.base.String()), `start it with "vmcp serve", or give its URL with --url`)
 	}
 	err = fmt.Errorf("%s: %w", c.base.String(), err)
 	if _, bad := errors.AsType[*tls.CertificateVerificationError](err); bad {
-		return usage.WithHint(err, "name a file with the certificate, or with its CA certificate, in --ca-file")
+		return cli.WithHint(err, "name a file with the certificate, or with its CA certificate, in --ca-file")
 	}
 	return err
 }
@@ -204,7 +204,7 @@ func (c *client) refused(resp *http.Response) error {
 	var f status.Failure
 	if json.Unmarshal(text, &f) == nil && f.Error != "" {
 		if f.Hint != "" {
-			return usage.WithHint(errors.New(f.Error), f.Hint)
+			return cli.WithHint(errors.New(f.Error), f.Hint)
 		}
 		return errors.New(f.Error)
 	}
@@ -216,9 +216,9 @@ func (c *client) refused(resp *http.Response) error {
 	err := fmt.Errorf("%s: %s", c.base.String(), message)
 	switch {
 	case resp.StatusCode == http.StatusUnauthorized:
-		return usage.WithHint(err, "name a file with the token in --token-file, or put the token in VMCP_TOKEN")
+		return cli.WithHint(err, "name a file with the token in --token-file, or put the token in VMCP_TOKEN")
 	case resp.StatusCode == http.StatusNotFound && !c.moved:
-		return usage.WithHint(err, "this port is not the port for operators, or another version of vmcp: give the URL of the port for operators with --url")
+		return cli.WithHint(err, "this port is not the port for operators, or another version of vmcp: give the URL of the port for operators with --url")
 	}
 	return err
 }

@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/usage"
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/cli"
 	"github.com/vmcp-dev/vmcp/config"
 
 	"github.com/vmcp-dev/vmcp/internal/display"
@@ -89,9 +89,9 @@ func (f *addFlags) backend(args []string, dashed bool) (config.EditBackend, erro
 	case !dashed && isURL && len(args) == 2:
 		b.URL = args[1]
 	case !dashed && isURL:
-		return b, usage.Error("a URL takes no arguments; write a command after --")
+		return b, cli.Error("a URL takes no arguments; write a command after --")
 	case !dashed:
-		return b, usage.Error(fmt.Sprintf("%q is not a URL; write a command after --", args[1]))
+		return b, cli.Error(fmt.Sprintf("%q is not a URL; write a command after --", args[1]))
 	default:
 		b.Command = args[1]
 		for _, arg := range args[2:] {
@@ -114,7 +114,7 @@ func pairs(flag string, all []string) (map[string]string, error) {
 	for _, pair := range all {
 		name, value, ok := strings.Cut(pair, "=")
 		if !ok || name == "" {
-			return nil, usage.Error(fmt.Sprintf("%s %q: want NAME=VALUE", flag, pair))
+			return nil, cli.Error(fmt.Sprintf("%s %q: want NAME=VALUE", flag, pair))
 		}
 		out[name] = value
 	}

@@ -3,7 +3,7 @@ package setup
 import (
 	"slices"
 
-	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/places"
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/cli"
 	"github.com/vmcp-dev/vmcp/config/clients"
 	"github.com/vmcp-dev/vmcp/internal/files"
 )
@@ -25,8 +25,8 @@ func found() (all []place) {
 
 // each reads the clients' files that exist and are valid.
 func each(do func(place, *clients.File)) {
-	s := places.This()
-	for _, client := range places.Names {
+	s := cli.This()
+	for _, client := range cli.Names {
 		file := s.File(client)
 		data, err := files.Read(file, clients.MaxFile)
 		if err != nil {

@@ -15,9 +15,8 @@ import (
 	"github.com/spf13/cobra"
 	"go.yaml.in/yaml/v3"
 
-	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/jsonform"
-	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/places"
-	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/usage"
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/cli"
+
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/config/clients"
 
@@ -49,18 +48,18 @@ arguments and URLs, secrets are recognized by the name before them, their positi
 values that only look like secrets are kept, with a warning. Identical servers become one backend, and of two
 with the same name one is renamed.
 
-The exit code is 1 if a file cannot be read or a server cannot be imported; the others are imported.` + jsonform.Of(imported{}),
+The exit code is 1 if a file cannot be read or a server cannot be imported; the others are imported.` + cli.Of(imported{}),
 		Example: "  vmcp import --write vmcp.yaml\n  vmcp import .vscode/mcp.json\n  vmcp import --from claude --from cursor --dry-run",
 	}
 	flags := c.Flags()
 	output := e.Output(c)
-	flags.StringArrayVar(&f.from, "from", nil, "a client: "+strings.Join(places.Names, ", ")+", or all; repeatable")
+	flags.StringArrayVar(&f.from, "from", nil, "a client: "+strings.Join(cli.Names, ", ")+", or all; repeatable")
 	flags.StringVar(&f.workspace, "workspace", "", "the workspace folder, for variables of clients and for settings per project")
 	flags.StringVar(&f.write, "write", "", "the configuration to write")
 	_ = c.MarkFlagFilename("write", "yaml", "yml") // the flag exists
 	secretsFlag(c, &f.secrets)
 	flags.BoolVar(&f.dryRun, "dry-run", false, "write nothing, print what would be written")
-	_ = c.RegisterFlagCompletionFunc("from", cobra.FixedCompletions(append([]string{"all"}, places.Names...), cobra.ShellCompDirectiveNoFileComp))
+	_ = c.RegisterFlagCompletionFunc("from", cobra.FixedCompletions(append([]string{"all"}, cli.Names...), cobra.ShellCompDirectiveNoFileComp))
 	c.RunE = func(_ *cobra.Command, args []string) error {
 		if err := checkSecrets(f.secrets); err != nil {
 			return err
@@ -79,20 +78,20 @@ func (f *importFlags) places(args []string) (all []place, err error) {
 	for _, name := range args {
 		all = append(all, place{"", name})
 	}
-	s := places.This()
+	s := cli.This()
 	for _, client := range f.from {
 		switch file := s.File(client); {
 		case client == "all":
 			all = append(all, found()...)
 		case file == "":
-			return nil, usage.Error(fmt.Sprintf("--from: there is no client %q%s", client, display.Hint(client, places.Names)))
+			return nil, cli.Error(fmt.Sprintf("--from: there is no client %q%s", client, display.Hint(client, cli.Names)))
 		default:
 			all = append(all, place{client, file})
 		}
 	}
 	if len(args)+len(f.from) == 0 {
 		if all = found(); len(all) == 0 {
-			return nil, usage.WithHint(errors.New("no client with servers was found on this machine"), "name a file: vmcp import FILE")
+			return nil, cli.WithHint(errors.New("no client with servers was found on this machine"), "name a file: vmcp import FILE")
 		}
 	}
 	return all, nil

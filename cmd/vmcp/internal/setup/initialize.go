@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/usage"
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/cli"
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/files"
 )
@@ -46,7 +46,7 @@ with vmcp.env, the file for secrets. Existing files are kept, except vmcp.yaml w
 func (e Env) initialize(folder string, force bool) error {
 	main := filepath.Join(folder, "vmcp.yaml")
 	if _, err := os.Lstat(main); err == nil && !force {
-		return usage.WithHint(fmt.Errorf("%s exists already", main), "--force overwrites it")
+		return cli.WithHint(fmt.Errorf("%s exists already", main), "--force overwrites it")
 	}
 	for _, f := range []struct {
 		name string

@@ -12,7 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/usage"
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/cli"
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/config/clients"
 
@@ -66,7 +66,7 @@ func secretsFlag(c *cobra.Command, secrets *string) {
 
 func checkSecrets(secrets string) error {
 	if secrets != "env" && secrets != "inline" {
-		return usage.Error("--secrets: want env or inline, have " + secrets)
+		return cli.Error("--secrets: want env or inline, have " + secrets)
 	}
 	return nil
 }

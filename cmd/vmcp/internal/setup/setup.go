@@ -14,7 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/usage"
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/cli"
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/config/clients"
 	"github.com/vmcp-dev/vmcp/internal/files"
@@ -57,7 +57,7 @@ func open(name string) (*edited, error) {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	if clients.Is(data) {
-		return nil, usage.WithHint(fmt.Errorf("%s is the configuration of another program, which vmcp never writes", name), "vmcp import "+name+" --write vmcp.yaml")
+		return nil, cli.WithHint(fmt.Errorf("%s is the configuration of another program, which vmcp never writes", name), "vmcp import "+name+" --write vmcp.yaml")
 	}
 	return &edited{name: name, data: data}, nil
 }
