@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/vmcp-dev/vmcp/config/lock"
+	"github.com/vmcp-dev/vmcp/internal/codes"
 	"github.com/vmcp-dev/vmcp/internal/display"
-	"github.com/vmcp-dev/vmcp/lock"
-	"github.com/vmcp-dev/vmcp/script/check/codes"
 )
 
 // Pins compare the backends with reviewed definitions of their tools, prompts, resources and templates, and with their reviewed instructions.

@@ -15,12 +15,12 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/vmcp-dev/vmcp/auth"
 	"github.com/vmcp-dev/vmcp/builtins"
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/diag"
-	"github.com/vmcp-dev/vmcp/policy"
+	"github.com/vmcp-dev/vmcp/proxy/auth"
 	"github.com/vmcp-dev/vmcp/proxy/catalog"
+	"github.com/vmcp-dev/vmcp/proxy/policy"
 )
 
 // Anonymous is the subject of a client without authentication.

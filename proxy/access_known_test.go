@@ -5,9 +5,9 @@ import (
 	"log/slog"
 	"testing"
 
-	"github.com/vmcp-dev/vmcp/auth"
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/proxy"
+	"github.com/vmcp-dev/vmcp/proxy/auth"
 )
 
 func accessRules(t *testing.T, a config.Authz) *proxy.AccessRules {

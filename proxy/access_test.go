@@ -14,11 +14,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/vmcp-dev/vmcp/auth"
-	"github.com/vmcp-dev/vmcp/auth/authtest"
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/testmode"
 	"github.com/vmcp-dev/vmcp/proxy"
+	"github.com/vmcp-dev/vmcp/proxy/auth"
+	"github.com/vmcp-dev/vmcp/proxy/auth/authtest"
 )
 
 const greet = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`

@@ -7,12 +7,12 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/vmcp-dev/vmcp/audit"
-	"github.com/vmcp-dev/vmcp/auth"
 	"github.com/vmcp-dev/vmcp/backends"
 	"github.com/vmcp-dev/vmcp/internal/display"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/wire"
+	"github.com/vmcp-dev/vmcp/proxy/audit"
+	"github.com/vmcp-dev/vmcp/proxy/auth"
 
 	"github.com/vmcp-dev/vmcp/proxy/observe"
 )

@@ -13,11 +13,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/vmcp-dev/vmcp/audit"
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/secret"
 	"github.com/vmcp-dev/vmcp/internal/testkit"
 	"github.com/vmcp-dev/vmcp/proxy"
+	"github.com/vmcp-dev/vmcp/proxy/audit"
 	wiretest "github.com/vmcp-dev/vmcp/test/raw"
 )
 

@@ -10,10 +10,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/vmcp-dev/vmcp/auth"
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 	"github.com/vmcp-dev/vmcp/proxy"
+	"github.com/vmcp-dev/vmcp/proxy/auth"
 	wiretest "github.com/vmcp-dev/vmcp/test/raw"
 )
 

@@ -15,14 +15,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/vmcp-dev/vmcp/audit"
-	"github.com/vmcp-dev/vmcp/auth"
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/testkit"
 	"github.com/vmcp-dev/vmcp/internal/testmode"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 	"github.com/vmcp-dev/vmcp/proxy"
+	"github.com/vmcp-dev/vmcp/proxy/audit"
+	"github.com/vmcp-dev/vmcp/proxy/auth"
 	wiretest "github.com/vmcp-dev/vmcp/test/raw"
 )
 

@@ -9,11 +9,11 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/vmcp-dev/vmcp/audit"
-	"github.com/vmcp-dev/vmcp/auth"
 	"github.com/vmcp-dev/vmcp/internal/display"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/secret"
+	"github.com/vmcp-dev/vmcp/proxy/audit"
+	"github.com/vmcp-dev/vmcp/proxy/auth"
 	"github.com/vmcp-dev/vmcp/proxy/edge"
 )
 

@@ -4,8 +4,8 @@ import (
 	"context"
 	"time"
 
-	"github.com/vmcp-dev/vmcp/auth"
 	"github.com/vmcp-dev/vmcp/backends"
+	"github.com/vmcp-dev/vmcp/proxy/auth"
 	"github.com/vmcp-dev/vmcp/proxy/catalog"
 	"github.com/vmcp-dev/vmcp/proxy/observe"
 

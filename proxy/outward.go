@@ -6,9 +6,9 @@ import (
 	"context"
 	"net/http"
 
-	"github.com/vmcp-dev/vmcp/auth"
 	"github.com/vmcp-dev/vmcp/backends/credentials"
 	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/proxy/auth"
 )
 
 // key is the context key of a *Request.

@@ -13,9 +13,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/vmcp-dev/vmcp/auth"
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/proxy"
+	"github.com/vmcp-dev/vmcp/proxy/auth"
 )
 
 // elsewhere is a listener on this machine whose connections report a non-loopback local address.

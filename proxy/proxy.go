@@ -45,10 +45,10 @@ import (
 
 	"github.com/vmcp-dev/vmcp/proxy/subscriptions"
 
-	"github.com/vmcp-dev/vmcp/quota"
+	"github.com/vmcp-dev/vmcp/proxy/policy"
 	"github.com/vmcp-dev/vmcp/script/durable"
 
-	"github.com/vmcp-dev/vmcp/script/isolate"
+	"github.com/vmcp-dev/vmcp/proxy/isolate"
 )
 
 // Options configure a Proxy. The zero value works.
@@ -129,7 +129,7 @@ type Proxy struct {
 	tasks     Table
 	admission *runs.Admission
 	hosts     *runs.Shared
-	quota     quota.Quota
+	quota     policy.Quota
 
 	subscriptions *subscriptions.Set
 	overlays      Set

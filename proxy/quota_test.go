@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/vmcp-dev/vmcp/audit"
 	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/proxy/audit"
 )
 
 // limit applies quotas to the proxy.

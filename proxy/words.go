@@ -4,8 +4,8 @@ import (
 	"errors"
 	"strings"
 
-	"github.com/vmcp-dev/vmcp/audit"
 	"github.com/vmcp-dev/vmcp/internal/wire"
+	"github.com/vmcp-dev/vmcp/proxy/audit"
 	"github.com/vmcp-dev/vmcp/proxy/observe"
 )
 

@@ -20,7 +20,7 @@ import (
 	"golang.org/x/oauth2"
 
 	"github.com/vmcp-dev/vmcp/config"
-	"github.com/vmcp-dev/vmcp/internal/certs"
+	"github.com/vmcp-dev/vmcp/config/certs"
 	"github.com/vmcp-dev/vmcp/internal/hostname"
 )
 

@@ -10,8 +10,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/vmcp-dev/vmcp/auth"
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/cli"
+	"github.com/vmcp-dev/vmcp/proxy/auth"
 
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/hostname"

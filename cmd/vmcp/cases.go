@@ -17,8 +17,8 @@ import (
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/client"
 
 	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/config/lock"
 	"github.com/vmcp-dev/vmcp/internal/files"
-	"github.com/vmcp-dev/vmcp/lock"
 )
 
 // The commands for recorded calls of scripted tools, and recording by vmcp call.

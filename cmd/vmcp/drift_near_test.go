@@ -9,7 +9,7 @@ import (
 
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/author"
 	"github.com/vmcp-dev/vmcp/config"
-	"github.com/vmcp-dev/vmcp/lock"
+	"github.com/vmcp-dev/vmcp/config/lock"
 	"github.com/vmcp-dev/vmcp/proxy"
 	"github.com/vmcp-dev/vmcp/proxy/catalog"
 )

@@ -20,10 +20,10 @@ import (
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/client"
 
 	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/config/lock"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
-	"github.com/vmcp-dev/vmcp/lock"
 	"github.com/vmcp-dev/vmcp/proxy"
-	"github.com/vmcp-dev/vmcp/script/isolate"
+	"github.com/vmcp-dev/vmcp/proxy/isolate"
 )
 
 // target is the endpoint or configuration of a client command.

@@ -11,7 +11,7 @@ import (
 	"github.com/vmcp-dev/vmcp/builtins/cases"
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/author"
 	"github.com/vmcp-dev/vmcp/config"
-	"github.com/vmcp-dev/vmcp/lock"
+	"github.com/vmcp-dev/vmcp/config/lock"
 )
 
 func effect(name, args, result string) cases.Effect {

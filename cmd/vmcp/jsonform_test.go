@@ -15,7 +15,7 @@ import (
 
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/jsonform/jsonformtest"
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/serve"
-	"github.com/vmcp-dev/vmcp/script/isolate"
+	"github.com/vmcp-dev/vmcp/proxy/isolate"
 )
 
 // wrongForm names the file to which commands of a script in testdata report that their JSON differs from their

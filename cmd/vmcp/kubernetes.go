@@ -18,9 +18,9 @@ import (
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/serve"
 
 	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/config/certs"
 	"github.com/vmcp-dev/vmcp/config/kube/cluster"
 	"github.com/vmcp-dev/vmcp/config/kube/resolve"
-	"github.com/vmcp-dev/vmcp/internal/certs"
 	"github.com/vmcp-dev/vmcp/internal/memlimit"
 	"github.com/vmcp-dev/vmcp/internal/secret"
 	"github.com/vmcp-dev/vmcp/proxy"

@@ -5,7 +5,7 @@ import (
 	"os"
 
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/serve"
-	"github.com/vmcp-dev/vmcp/script/isolate"
+	"github.com/vmcp-dev/vmcp/proxy/isolate"
 )
 
 func main() {

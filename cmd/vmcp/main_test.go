@@ -24,7 +24,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
 	"github.com/vmcp-dev/vmcp/internal/testmode"
-	"github.com/vmcp-dev/vmcp/script/isolate"
+	"github.com/vmcp-dev/vmcp/proxy/isolate"
 	"github.com/vmcp-dev/vmcp/test/rig"
 )
 

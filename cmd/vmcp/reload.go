@@ -17,7 +17,7 @@ import (
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/serve"
 	"github.com/vmcp-dev/vmcp/config"
 
-	"github.com/vmcp-dev/vmcp/internal/certs"
+	"github.com/vmcp-dev/vmcp/config/certs"
 	"github.com/vmcp-dev/vmcp/proxy"
 	"github.com/vmcp-dev/vmcp/proxy/status"
 	"github.com/vmcp-dev/vmcp/script"

@@ -8,8 +8,8 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/vmcp-dev/vmcp/auth"
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/cli"
+	"github.com/vmcp-dev/vmcp/proxy/auth"
 )
 
 // serveStdio serves the client on standard input and output until its input or the context

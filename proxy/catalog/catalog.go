@@ -27,7 +27,7 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/diag"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/wire"
-	"github.com/vmcp-dev/vmcp/policy"
+	"github.com/vmcp-dev/vmcp/proxy/policy"
 )
 
 // A Catalog is everything that clients can name at one moment. It is immutable: a change of a backend, a script or the

@@ -8,9 +8,9 @@ import (
 	"github.com/vmcp-dev/vmcp/backends"
 	"github.com/vmcp-dev/vmcp/config"
 
+	"github.com/vmcp-dev/vmcp/config/lock"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/schema"
-	"github.com/vmcp-dev/vmcp/lock"
 
 	"github.com/vmcp-dev/vmcp/script"
 	"github.com/vmcp-dev/vmcp/script/check"

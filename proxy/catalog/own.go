@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
-	"github.com/vmcp-dev/vmcp/policy"
+	"github.com/vmcp-dev/vmcp/proxy/policy"
 )
 
 // The proxy's own resources, enabled by introspection.resources: vmcp://state, vmcp://scripts and vmcp://scripts/NAME,

@@ -4,8 +4,8 @@ import (
 	"cmp"
 
 	"github.com/vmcp-dev/vmcp/backends"
+	"github.com/vmcp-dev/vmcp/config/lock"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
-	"github.com/vmcp-dev/vmcp/lock"
 )
 
 // What a backend offers is compared with its pins in vmcp.lock before anything else: a blocked entry is in no list and

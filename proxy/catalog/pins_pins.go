@@ -9,8 +9,8 @@ import (
 	"io/fs"
 
 	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/config/lock"
 	"github.com/vmcp-dev/vmcp/internal/diag"
-	"github.com/vmcp-dev/vmcp/lock"
 )
 
 // Pins are the pinned definitions of a configuration; nil if nothing is pinned.

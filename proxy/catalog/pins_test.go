@@ -8,7 +8,7 @@ import (
 
 	"github.com/vmcp-dev/vmcp/backends"
 	"github.com/vmcp-dev/vmcp/config"
-	"github.com/vmcp-dev/vmcp/lock"
+	"github.com/vmcp-dev/vmcp/config/lock"
 )
 
 // BenchmarkHold measures the cost of pins for building a catalog.

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/vmcp-dev/vmcp/lock"
+	"github.com/vmcp-dev/vmcp/config/lock"
 )
 
 // Violations are reported once, and again after they were absent; those of a session are reported once.

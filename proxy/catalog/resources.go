@@ -11,7 +11,7 @@ import (
 	"github.com/vmcp-dev/vmcp/backends"
 
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
-	"github.com/vmcp-dev/vmcp/policy"
+	"github.com/vmcp-dev/vmcp/proxy/policy"
 )
 
 // A URI belongs to the backend that lists it; otherwise to the matching template with the longest text before its first

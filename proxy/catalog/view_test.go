@@ -7,7 +7,7 @@ import (
 
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/wire"
-	"github.com/vmcp-dev/vmcp/policy"
+	"github.com/vmcp-dev/vmcp/proxy/policy"
 )
 
 // crowded is a catalog of n tools with definitions of size bytes, and a policy that shows tool i to the group i%16.

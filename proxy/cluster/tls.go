@@ -5,7 +5,7 @@ import (
 	"log/slog"
 
 	"github.com/vmcp-dev/vmcp/config"
-	"github.com/vmcp-dev/vmcp/internal/certs"
+	"github.com/vmcp-dev/vmcp/config/certs"
 )
 
 // A TLS has the configurations of both sides of mutual TLS.

@@ -7,9 +7,9 @@ import (
 	"net/http"
 	"testing"
 
-	"github.com/vmcp-dev/vmcp/auth"
 	"github.com/vmcp-dev/vmcp/backends"
 	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/proxy/auth"
 )
 
 // empty is a Handler and a Peer for tests of a Server: the result of every request is {}.

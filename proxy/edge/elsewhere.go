@@ -8,9 +8,9 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/vmcp-dev/vmcp/auth"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/wire"
+	"github.com/vmcp-dev/vmcp/proxy/auth"
 )
 
 // Elsewhere is the access to the other replicas of a cluster: each session and each suspended call is in the memory of

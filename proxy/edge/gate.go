@@ -26,8 +26,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/vmcp-dev/vmcp/auth"
 	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/proxy/auth"
 )
 
 // Rules are the settings of a configuration for the gate.

@@ -12,8 +12,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/vmcp-dev/vmcp/auth"
 	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/proxy/auth"
 )
 
 // request is a request to an address; headers come in pairs, Host among them.

@@ -14,7 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/vmcp-dev/vmcp/internal/wire"
-	"github.com/vmcp-dev/vmcp/policy"
+	"github.com/vmcp-dev/vmcp/proxy/policy"
 )
 
 // Metrics are the metrics of one proxy. Each proxy has its own registry, unless it shares a page with others.

@@ -10,9 +10,9 @@ import (
 	"testing"
 
 	"github.com/vmcp-dev/vmcp/builtins"
+	"github.com/vmcp-dev/vmcp/internal/codes"
 	"github.com/vmcp-dev/vmcp/script"
 	"github.com/vmcp-dev/vmcp/script/check"
-	"github.com/vmcp-dev/vmcp/script/check/codes"
 )
 
 // shop is the backend of the examples.

@@ -6,9 +6,9 @@ import (
 	"testing"
 
 	"github.com/vmcp-dev/vmcp/builtins"
+	"github.com/vmcp-dev/vmcp/internal/codes"
 	"github.com/vmcp-dev/vmcp/script"
 	"github.com/vmcp-dev/vmcp/script/check"
-	"github.com/vmcp-dev/vmcp/script/check/codes"
 )
 
 // nearMisses look like the mistake of a code, but are correct. A text without run is the body of one; "-- name" begins

@@ -9,8 +9,8 @@ import (
 
 	"go.starlark.net/syntax"
 
+	"github.com/vmcp-dev/vmcp/internal/codes"
 	"github.com/vmcp-dev/vmcp/internal/diag"
-	"github.com/vmcp-dev/vmcp/script/check/codes"
 )
 
 // suppression is a comment such as "# vmcp: ok(retry-twice) the shop asks for it".

@@ -17,9 +17,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/vmcp-dev/vmcp/auth"
-	"github.com/vmcp-dev/vmcp/auth/authtest"
 	"github.com/vmcp-dev/vmcp/internal/testmode"
+	"github.com/vmcp-dev/vmcp/proxy/auth"
+	"github.com/vmcp-dev/vmcp/proxy/auth/authtest"
 	"github.com/vmcp-dev/vmcp/test/raw"
 	"github.com/vmcp-dev/vmcp/test/rig"
 )

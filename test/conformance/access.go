@@ -7,8 +7,8 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/vmcp-dev/vmcp/auth"
-	"github.com/vmcp-dev/vmcp/auth/authtest"
+	"github.com/vmcp-dev/vmcp/proxy/auth"
+	"github.com/vmcp-dev/vmcp/proxy/auth/authtest"
 )
 
 // access returns a part of a configuration that requires a credential, and the credential.

@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/vmcp-dev/vmcp/auth"
-	"github.com/vmcp-dev/vmcp/auth/authtest"
 	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/proxy/auth"
+	"github.com/vmcp-dev/vmcp/proxy/auth/authtest"
 	"github.com/vmcp-dev/vmcp/test/raw"
 )
 

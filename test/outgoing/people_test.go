@@ -10,8 +10,8 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/vmcp-dev/vmcp/auth/authtest"
 	"github.com/vmcp-dev/vmcp/internal/testkit"
+	"github.com/vmcp-dev/vmcp/proxy/auth/authtest"
 )
 
 // personal is a server with a different tool and resource for each owner of a

@@ -12,9 +12,9 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/vmcp-dev/vmcp/auth"
 	"github.com/vmcp-dev/vmcp/backends/credentials"
 	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/proxy/auth"
 	"github.com/vmcp-dev/vmcp/test/raw"
 )
 

@@ -40,7 +40,7 @@ import (
 	"github.com/vmcp-dev/vmcp/backends/internal/child"
 	"github.com/vmcp-dev/vmcp/backends/internal/endpoint"
 	"github.com/vmcp-dev/vmcp/config"
-	"github.com/vmcp-dev/vmcp/internal/certs"
+	"github.com/vmcp-dev/vmcp/config/certs"
 	"github.com/vmcp-dev/vmcp/internal/display"
 	"github.com/vmcp-dev/vmcp/internal/httpclient"
 	"github.com/vmcp-dev/vmcp/internal/secret"

@@ -18,14 +18,14 @@ import (
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/cli"
 
 	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/config/lock"
+	"github.com/vmcp-dev/vmcp/internal/codes"
 	"github.com/vmcp-dev/vmcp/internal/diag"
 	"github.com/vmcp-dev/vmcp/internal/display"
 	"github.com/vmcp-dev/vmcp/internal/files"
 	"github.com/vmcp-dev/vmcp/internal/secret"
-	"github.com/vmcp-dev/vmcp/lock"
 	"github.com/vmcp-dev/vmcp/proxy"
 	"github.com/vmcp-dev/vmcp/proxy/catalog"
-	"github.com/vmcp-dev/vmcp/script/check/codes"
 )
 
 // Env is what the command needs of the program.

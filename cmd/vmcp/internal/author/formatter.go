@@ -16,9 +16,9 @@ import (
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/diag"
 	"github.com/vmcp-dev/vmcp/internal/files"
-	"github.com/vmcp-dev/vmcp/internal/starfmt"
 	"github.com/vmcp-dev/vmcp/script"
 	"github.com/vmcp-dev/vmcp/script/check"
+	"github.com/vmcp-dev/vmcp/script/format"
 )
 
 // UsageError is a path that is not there, or is nothing that can be formatted.
@@ -163,16 +163,16 @@ func (r *Result) text(path string, data []byte) []byte {
 
 func formatted(path string, data []byte) ([]byte, error) {
 	if !isYAML(path) {
-		return starfmt.Format(script.File{Name: diag.File(path), Source: data})
+		return format.Format(script.File{Name: diag.File(path), Source: data})
 	}
 	if cfg, problems := config.Read(path, data); cfg == nil {
 		return nil, problems
 	}
-	return starfmt.FormatYAML(path, data)
+	return format.FormatYAML(path, data)
 }
 
 func problem(file string, e *script.Error) diag.Problem {
-	if errors.Is(e, starfmt.ErrUnplaced) {
+	if errors.Is(e, format.ErrUnplaced) {
 		return diag.Problem{Pos: diag.Pos{File: file, Line: int(e.Pos.Line), Column: int(e.Pos.Col)}, Code: "layout", Message: e.Msg}
 	}
 	return check.Problem(script.File{Name: e.Pos.Filename()}, "syntax", e)

@@ -12,8 +12,8 @@ import (
 
 	"github.com/vmcp-dev/vmcp/backends"
 	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/config/lock"
 	"github.com/vmcp-dev/vmcp/internal/secret"
-	"github.com/vmcp-dev/vmcp/lock"
 )
 
 const (

@@ -17,9 +17,9 @@ import (
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/cli"
 
 	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/config/lock"
 	"github.com/vmcp-dev/vmcp/internal/diag"
 	"github.com/vmcp-dev/vmcp/internal/display"
-	"github.com/vmcp-dev/vmcp/lock"
 )
 
 // Env is what the command needs of the program that it is part of.

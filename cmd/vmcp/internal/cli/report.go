@@ -9,8 +9,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/vmcp-dev/vmcp/internal/codes"
 	"github.com/vmcp-dev/vmcp/internal/diag"
-	"github.com/vmcp-dev/vmcp/script/check/codes"
 )
 
 // Formats are the values of --output.

@@ -14,9 +14,9 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/diag"
 	"github.com/vmcp-dev/vmcp/internal/files"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
-	"github.com/vmcp-dev/vmcp/internal/starfmt"
 	"github.com/vmcp-dev/vmcp/script/check"
 	"github.com/vmcp-dev/vmcp/script/check/types"
+	"github.com/vmcp-dev/vmcp/script/format"
 )
 
 // before is the text of the script that a position is in, up to the position; ok is false outside of scripts.
@@ -24,7 +24,7 @@ func (d *doc) before(p position) (text string, ok bool) {
 	if !isYAML(d.path) {
 		return d.text.src[:d.text.offset(p)], true
 	}
-	for _, b := range starfmt.Blocks(d.path, []byte(d.text.src)) {
+	for _, b := range format.Blocks(d.path, []byte(d.text.src)) {
 		if p.Line+1 < b.First || p.Line+1 > b.Last && !d.continues(b, p.Line) {
 			continue
 		}
@@ -46,7 +46,7 @@ func (d *doc) before(p position) (text string, ok bool) {
 
 // continues reports whether all lines after a block up to this one are blank: the user may be about
 // to extend the block there.
-func (d *doc) continues(b starfmt.Block, line int) bool {
+func (d *doc) continues(b format.Block, line int) bool {
 	for n := b.Last; n <= line; n++ {
 		if strings.TrimSpace(d.text.line(n)) != "" {
 			return false

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/config/lock"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
-	"github.com/vmcp-dev/vmcp/lock"
 )
 
 // Fake replaces every backend of a configuration by a server in this process that offers the

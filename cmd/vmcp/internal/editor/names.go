@@ -16,9 +16,9 @@ import (
 	"github.com/vmcp-dev/vmcp/builtins"
 	"github.com/vmcp-dev/vmcp/internal/diag"
 	"github.com/vmcp-dev/vmcp/internal/display"
-	"github.com/vmcp-dev/vmcp/internal/starfmt"
 	"github.com/vmcp-dev/vmcp/script"
 	"github.com/vmcp-dev/vmcp/script/check"
+	"github.com/vmcp-dev/vmcp/script/format"
 )
 
 // tree parses the current text of the script around a line. If that has a syntax error and old is set, it returns the
@@ -42,7 +42,7 @@ func (d *doc) scripts(line int) []script.File {
 	if !isYAML(d.path) {
 		return []script.File{{Name: diag.File(d.path), Source: []byte(d.text.src), Origin: diag.InFile(d.path)}}
 	}
-	for _, b := range starfmt.Blocks(d.path, []byte(d.text.src)) {
+	for _, b := range format.Blocks(d.path, []byte(d.text.src)) {
 		if line+1 >= b.First && line+1 <= b.Last {
 			return []script.File{b.File(diag.File(d.path))}
 		}

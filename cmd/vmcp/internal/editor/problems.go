@@ -9,8 +9,8 @@ import (
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/diag"
 	"github.com/vmcp-dev/vmcp/internal/files"
-	"github.com/vmcp-dev/vmcp/internal/starfmt"
 	"github.com/vmcp-dev/vmcp/script"
+	"github.com/vmcp-dev/vmcp/script/format"
 )
 
 // textOf is the text of a file, with unsaved changes.
@@ -100,11 +100,11 @@ func (s *server) format(d *doc, _ placeParams) ([]textEdit, error) {
 	var out []byte
 	var err error
 	if isYAML(d.path) {
-		out, err = starfmt.FormatYAML(d.path, []byte(d.text.src))
+		out, err = format.FormatYAML(d.path, []byte(d.text.src))
 	} else {
-		out, err = starfmt.Format(script.File{Name: diag.File(d.path), Source: []byte(d.text.src)})
+		out, err = format.Format(script.File{Name: diag.File(d.path), Source: []byte(d.text.src)})
 	}
-	if bug := new(starfmt.Bug); errors.As(err, &bug) {
+	if bug := new(format.Bug); errors.As(err, &bug) {
 		return nil, refuse("%v", err)
 	}
 	if err != nil || string(out) == d.text.src {

@@ -9,9 +9,9 @@ import (
 	"github.com/vmcp-dev/vmcp/builtins"
 	"github.com/vmcp-dev/vmcp/builtins/suite"
 	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/config/lock"
 	"github.com/vmcp-dev/vmcp/internal/diag"
 	"github.com/vmcp-dev/vmcp/internal/files"
-	"github.com/vmcp-dev/vmcp/lock"
 	"github.com/vmcp-dev/vmcp/proxy/catalog"
 
 	"github.com/vmcp-dev/vmcp/script"

@@ -15,8 +15,8 @@ import (
 
 	"github.com/vmcp-dev/vmcp/internal/diag"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
-	"github.com/vmcp-dev/vmcp/internal/starfmt"
 	"github.com/vmcp-dev/vmcp/script"
+	"github.com/vmcp-dev/vmcp/script/format"
 )
 
 var testNames = regexp.MustCompile(`^test_[A-Za-z0-9_]+$`)
@@ -65,7 +65,7 @@ func (s *session) appendTests(file, tests string) error {
 	if twice := defined(old, tests); twice != "" {
 		return fmt.Errorf("%s has a function %s already", diag.File(file), twice)
 	}
-	text, err := starfmt.Format(script.File{Name: file, Source: append(old, tests...)})
+	text, err := format.Format(script.File{Name: file, Source: append(old, tests...)})
 	if err != nil {
 		return err
 	}

@@ -6,9 +6,9 @@ import (
 	"go.starlark.net/syntax"
 
 	"github.com/vmcp-dev/vmcp/internal/diag"
-	"github.com/vmcp-dev/vmcp/internal/starfmt"
 	"github.com/vmcp-dev/vmcp/script"
 	"github.com/vmcp-dev/vmcp/script/check"
+	"github.com/vmcp-dev/vmcp/script/format"
 )
 
 // symbol is an entry of a document's outline.
@@ -62,7 +62,7 @@ func (d *doc) allScripts() (all []script.File) {
 	if !isYAML(d.path) {
 		return d.scripts(0)
 	}
-	for _, b := range starfmt.Blocks(d.path, []byte(d.text.src)) {
+	for _, b := range format.Blocks(d.path, []byte(d.text.src)) {
 		all = append(all, b.File(diag.File(d.path)))
 	}
 	return all

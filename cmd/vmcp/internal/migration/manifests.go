@@ -11,8 +11,8 @@ import (
 	"github.com/vmcp-dev/vmcp/config/kube/object"
 	"github.com/vmcp-dev/vmcp/config/kube/resolve"
 	"github.com/vmcp-dev/vmcp/internal/diag"
-	"github.com/vmcp-dev/vmcp/policy"
 	"github.com/vmcp-dev/vmcp/proxy"
+	"github.com/vmcp-dev/vmcp/proxy/policy"
 )
 
 // File is a file of manifests.

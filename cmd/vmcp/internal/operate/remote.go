@@ -18,7 +18,7 @@ import (
 	"time"
 
 	"github.com/vmcp-dev/vmcp/config"
-	"github.com/vmcp-dev/vmcp/internal/certs"
+	"github.com/vmcp-dev/vmcp/config/certs"
 )
 
 // remotes checks the URL of each backend, concurrently.

@@ -13,8 +13,8 @@ import (
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/cli"
 	"github.com/vmcp-dev/vmcp/config"
 
+	"github.com/vmcp-dev/vmcp/config/lock"
 	"github.com/vmcp-dev/vmcp/internal/display"
-	"github.com/vmcp-dev/vmcp/lock"
 )
 
 // addFlags are the flags of the add command.

@@ -17,8 +17,8 @@ import (
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/cli"
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/config/clients"
+	"github.com/vmcp-dev/vmcp/config/lock"
 	"github.com/vmcp-dev/vmcp/internal/files"
-	"github.com/vmcp-dev/vmcp/lock"
 )
 
 // Env is what the commands need of the program that they are part of.
