@@ -19,7 +19,7 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/testmode"
 	"github.com/vmcp-dev/vmcp/script"
 
-	"github.com/vmcp-dev/vmcp/script/journal/journaltest"
+	"github.com/vmcp-dev/vmcp/script/journaltest"
 )
 
 // keyed is a host that honours idempotency keys: a repeated call with the same key gets the answer of the first.

@@ -20,7 +20,7 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/testmode"
 	"github.com/vmcp-dev/vmcp/script"
 
-	"github.com/vmcp-dev/vmcp/script/journal/journaltest"
+	"github.com/vmcp-dev/vmcp/script/journaltest"
 )
 
 // durable is one run over its journal, which may be killed several times.

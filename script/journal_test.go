@@ -5,7 +5,7 @@ import (
 
 	"github.com/vmcp-dev/vmcp/script"
 
-	"github.com/vmcp-dev/vmcp/script/journal/journaltest"
+	"github.com/vmcp-dev/vmcp/script/journaltest"
 )
 
 func TestMemory(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/spf13/cobra"
 
-	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/jsonform/jsonformtest"
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/cli/jsonformtest"
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/serve"
 	"github.com/vmcp-dev/vmcp/proxy/isolate"
 )

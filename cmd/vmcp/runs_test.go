@@ -17,7 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/cli"
-	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/jsonform/jsonformtest"
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/cli/jsonformtest"
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/operate"
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/script"

@@ -13,7 +13,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/otlp/otlptest"
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/serve/otlptest"
 	"github.com/vmcp-dev/vmcp/config/kube/cluster/clustertest"
 	"github.com/vmcp-dev/vmcp/internal/testmode"
 )

@@ -17,7 +17,7 @@ import (
 	"github.com/vmcp-dev/vmcp/script"
 	"github.com/vmcp-dev/vmcp/script/durable"
 
-	"github.com/vmcp-dev/vmcp/script/journal/journaltest"
+	"github.com/vmcp-dev/vmcp/script/journaltest"
 )
 
 // Open opens the store of one test. Each call opens the same data, as another process would; a store in memory is

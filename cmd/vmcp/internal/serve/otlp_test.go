@@ -19,7 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/otlp/otlptest"
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/serve/otlptest"
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/testkit"
 )
