@@ -60,6 +60,7 @@ func shape(c *config.Config) string {
 var examples = map[string]bool{
 	"all-tools": true, "by-prefix": true, "by-order": true, "by-hand": true, "pages": true, "reports": true, "rollouts": true, "watched": true,
 	"guarded": false, "shared-login": true, "live": true, "found": true, "found-tuned": true, "scripts": true, "measured": true,
+	"shown": true, "listed": true,
 }
 
 // TestInPlace: an object of ours that refers to one of ToolHive's serves it, or its status says why not; the output of

@@ -191,9 +191,25 @@ func (m *mapping) operational(c tree) {
 	}
 }
 
+// visibility converts defaultToolVisibility, whose values have other names here. An unknown value is refused: it might
+// hide tools.
+func (m *mapping) visibility(a tree) {
+	switch v := a["defaultToolVisibility"]; v {
+	case nil:
+	case "allow", "":
+		a["defaultToolVisibility"] = "visible"
+	case "deny":
+		a["defaultToolVisibility"] = "hidden"
+	default:
+		m.refuse(object.ReasonInvalid, "spec.config.aggregation.defaultToolVisibility", "want allow or deny, have %q", fmt.Sprint(v))
+		delete(a, "defaultToolVisibility")
+	}
+}
+
 // aggregation replaces references to MCPToolConfigs by their content, and converts the names of backends.
 func (m *mapping) aggregation(a tree) {
 	prefixed(a)
+	m.visibility(a)
 	for i, v := range list(a["tools"]) {
 		of, ok := v.(tree)
 		if !ok {
