@@ -259,6 +259,9 @@ func (c *clean) simple(s *Step) bool {
 
 // usedOutside reports whether a step or the output outside of a chain needs a step of it.
 func (c *clean) usedOutside(s *Step, chain []*Step) bool {
+	if c.decides(s) {
+		return true
+	}
 	if !c.isUsed(s) {
 		return false
 	}
@@ -347,6 +350,11 @@ func gatesOf(level []*Step) (gates []*Step) {
 		}
 	}
 	return gates
+}
+
+// decides reports whether the answer to a question is read to find whether later steps run.
+func (c *clean) decides(s *Step) bool {
+	return s.Skips() && slices.ContainsFunc(c.w.Steps, func(other *Step) bool { return other.Level > s.Level })
 }
 
 // gated reports whether a question before a step may skip it.

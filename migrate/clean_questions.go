@@ -4,14 +4,11 @@ import (
 	"github.com/vmcp-dev/vmcp/migrate/internal/star"
 )
 
-// answersAlike reports whether all answers of the user have the same effect.
-func (c *clean) answersAlike(s *Step) bool {
-	return s.OnDecline == ActionContinue && s.OnCancel == ActionContinue
-}
+// ends reports whether an answer that has this handler ends the workflow with a failure.
+func ends(handler string) bool { return handler == "" || handler == ActionAbort }
 
 // refusals writes the failure after a refusal of the user that the definition does not handle.
 func (c *clean) refusals(s *Step) {
-	ends := func(handler string) bool { return handler == "" || handler == ActionAbort }
 	op, word := "", ""
 	switch {
 	case ends(s.OnDecline) && ends(s.OnCancel):

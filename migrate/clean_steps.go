@@ -50,7 +50,7 @@ func (c *clean) hasValue(s *Step) bool {
 	case c.isRecord(s):
 		return true
 	case s.Kind == ElicitationStep:
-		return c.needsOutput(s) || s.Skips()
+		return c.needsOutput(s) || c.decides(s)
 	case s.Kind == ForEachStep:
 		return c.loopForm(s) != loopUnused
 	}
@@ -168,7 +168,7 @@ func (c *clean) performed(s *Step) error {
 		}
 	case c.needsTried(s):
 		c.emit(star.Assign(value, tried))
-	case c.hasValue(s) || s.Kind == ElicitationStep && !c.answersAlike(s):
+	case c.hasValue(s) || s.Kind == ElicitationStep && (ends(s.OnDecline) || ends(s.OnCancel)):
 		c.emit(star.Assign(value, v))
 	default:
 		c.emit(star.Do(value))

@@ -68,6 +68,9 @@ type Script struct {
 	Pos Pos
 	// Notes are remarks for the author of the definition, in the order of the file.
 	Notes []Note
+	// Undeclared says that Notes name properties that templates use and the schema of the parameters or of a form does
+	// not have. The checks of scripts report the same names in a clean script.
+	Undeclared bool
 }
 
 // Tool is a tool that a workflow calls.

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/vmcp-dev/vmcp/internal/diag"
+	"github.com/vmcp-dev/vmcp/internal/display"
 )
 
 // checkReferences checks the fields that templates name: a field of a step that may
@@ -120,10 +121,30 @@ func (d *decoder) strange(w *Workflow, v *Value, path []string) {
 	switch {
 	case path[0] == "timestamp":
 		d.timestamp(v)
+	case path[0] == "params":
+		d.undeclared(w, v, path, 1, w.Parameters)
 	case path[0] == "steps" && len(path) > 1:
 		d.strangeStep(w, v, path)
 	case !slices.Contains(Roots, path[0]):
 		d.note(v.Pos, v.Path, "templates see params, steps, vars, workflow and, in loops, forEach: %s is always <no value>", full)
+	}
+}
+
+// undeclared notes a name in a path, at the index from or after it, that a schema with properties does not have. Clients
+// may send it nevertheless, unless the schema forbids that.
+func (d *decoder) undeclared(w *Workflow, v *Value, path []string, from int, schema *Value) {
+	for i := from; i < len(path); i++ {
+		m := schema.Mapping()
+		properties := m.Get("properties").Mapping()
+		if properties == nil || len(properties.Keys) == 0 || m.Get("additionalProperties") != nil || m.Get("patternProperties") != nil {
+			return
+		}
+		if schema = properties.Get(path[i]); schema == nil {
+			w.Undeclared = true
+			full := "." + strings.Join(path, ".")
+			d.note(v.Pos, v.Path, "%s is <no value> unless it is sent all the same: the schema has no property %q%s", full, path[i], display.Hint(path[i], properties.Keys))
+			return
+		}
 	}
 }
 
@@ -141,6 +162,8 @@ func (d *decoder) strangeStep(w *Workflow, v *Value, path []string) {
 	meant := ".steps." + path[1] + ".output." + strings.Join(path[2:], ".")
 	asked := w.Steps[i].Kind == ElicitationStep
 	switch {
+	case asked && len(path) > 4 && path[2] == "output" && path[3] == "content":
+		d.undeclared(w, v, path, 4, w.Steps[i].Schema)
 	case asked && (path[2] == "action" || path[2] == "content") && d.fix:
 		d.note(v.Pos, v.Path, "%s is read as %s", full, meant)
 	case asked && path[2] == "content":

@@ -32,7 +32,7 @@ func Translate(def *Definition, o Options) (*Script, error) {
 		Name: w.Name, Description: w.Description, Source: source, Pos: def.Pos,
 		Timeout: w.Timeout, Unchecked: o.Style != Clean && !o.Checked,
 		Tools: toolsOf(w),
-		Notes: append(noted, notes...),
+		Notes: append(noted, notes...), Undeclared: w.Undeclared,
 	}
 	sortNotes(s.Notes)
 	if o.Style != Clean {

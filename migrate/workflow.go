@@ -22,6 +22,8 @@ type Workflow struct {
 	Annotations       *Value
 	// GoOn is the failure mode of the engine that no file could set: the workflow continues after the failure of any step.
 	GoOn bool
+	// Undeclared says that notes name properties that templates use and a schema does not have.
+	Undeclared bool
 }
 
 // The kinds of steps.

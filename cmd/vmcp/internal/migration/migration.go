@@ -74,6 +74,9 @@ func (m *Migration) Run(names []string) error {
 		}
 	}
 	m.unresolved(sources)
+	if err := checkScripts(scripts, m.Style); err != nil {
+		return err
+	}
 	switch {
 	case m.Write != "":
 		return m.writeAll(sources, scripts)
