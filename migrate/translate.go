@@ -46,7 +46,7 @@ func Translate(def *Definition, o Options) (*Script, error) {
 		s.Parameters = w.Parameters.Json()
 	}
 	if w.Output != nil {
-		s.Output = outputSchema(w.Output)
+		s.Output = outputSchema(w.Output, o.Style != Clean && o.Checked)
 	}
 	if w.Annotations != nil {
 		s.Annotations = w.Annotations.Json()
@@ -69,9 +69,10 @@ func toolsOf(w *Workflow) (list []Tool) {
 	return list
 }
 
-// outputSchema is the outputSchema of the tool.
-func outputSchema(o *Output) json.RawMessage {
-	m := propertiesSchema(o.Properties)
+// outputSchema is the outputSchema of the tool. With nulls it is one that the results are checked with: in the engine null
+// was a list and an object, as in Go, and nothing checked the results.
+func outputSchema(o *Output, nulls bool) json.RawMessage {
+	m := propertiesSchema(o.Properties, nulls)
 	if len(o.Required) > 0 {
 		m["required"] = o.Required
 	}
@@ -82,14 +83,16 @@ func outputSchema(o *Output) json.RawMessage {
 	return data
 }
 
-func propertiesSchema(list []*Property) map[string]any {
+func propertiesSchema(list []*Property, nulls bool) map[string]any {
 	properties := map[string]any{}
 	for _, p := range list {
-		s := map[string]any{}
-		if p.Properties != nil {
-			s = propertiesSchema(p.Properties)
+		s := map[string]any{"type": p.Kind}
+		switch {
+		case p.Properties != nil:
+			s = propertiesSchema(p.Properties, nulls)
+		case nulls && (p.Kind == "array" || p.Kind == "object"):
+			s["type"] = []string{p.Kind, "null"}
 		}
-		s["type"] = p.Kind
 		s["description"] = p.Description
 		if p.Description == "" {
 			s["description"] = p.Name

@@ -19,7 +19,6 @@ import (
 	"strings"
 
 	"github.com/vmcp-dev/vmcp/builtins"
-	"github.com/vmcp-dev/vmcp/internal/schema"
 	"github.com/vmcp-dev/vmcp/migrate"
 	"github.com/vmcp-dev/vmcp/migrate/legacy"
 	"github.com/vmcp-dev/vmcp/script"
@@ -38,6 +37,9 @@ type Case struct {
 
 	// Style is the style of the script; exact by default.
 	Style migrate.Style `json:"-"`
+	// Composite runs the script as one of compositeTools, whose arguments and result are not checked; else it runs as one
+	// of scriptedTools.
+	Composite bool `json:"-"`
 }
 
 // Outcome is the part of a run that its client and its tools can observe.
@@ -153,7 +155,7 @@ func (c *Case) Definition() (*migrate.Definition, error) {
 
 // Options returns how to migrate the definition.
 func (c *Case) Options() migrate.Options {
-	return migrate.Options{Style: c.Style, Fix: slices.Contains(c.Flags, "-failure-mode")}
+	return migrate.Options{Style: c.Style, Checked: !c.Composite, Fix: slices.Contains(c.Flags, "-failure-mode")}
 }
 
 // Migrate writes the script of the case; a refusal is returned as an outcome.
@@ -178,37 +180,31 @@ func (c *Case) Run(ctx context.Context) (Outcome, error) {
 	return c.RunScript(ctx, s)
 }
 
-// RunScript runs a script with the case's arguments and tools.
+// RunScript runs a script with the case's arguments and tools. Arguments and result are checked as a server does.
 func (c *Case) RunScript(ctx context.Context, s *migrate.Script) (Outcome, error) {
 	p, err := script.Compile(script.File{Name: s.Name + ".star", Source: []byte(s.Source)},
 		legacy.With(script.Options{Builtins: builtins.All()}))
 	if err != nil {
 		return Outcome{}, fmt.Errorf("the script does not compile: %w", err)
 	}
-	args, err := arguments(s, c.Params)
+	contract, err := contractOf(s)
 	if err != nil {
 		return Outcome{}, err
+	}
+	args, err := contract.arguments(c.Params)
+	if err != nil {
+		return outcome(nil, err), nil
 	}
 	h := &host{fake: c.Fake}
 	res, err := p.Run(ctx, script.RunOptions{
 		Args: args, Host: h, Limits: script.Limits{Time: script.Duration(s.Timeout), Parallel: 50},
 	})
+	if err == nil {
+		err = contract.checkOutput(res)
+	}
 	out := outcome(res, err)
 	out.Trace = h.trace
 	return out, nil
-}
-
-// arguments are the arguments that a server passes to the script: with the defaults of the schema, unless
-// the script adds them itself.
-func arguments(s *migrate.Script, params json.RawMessage) (json.RawMessage, error) {
-	if s.Unchecked || s.Parameters == nil {
-		return params, nil
-	}
-	compiled, err := schema.CompileForeign(s.Parameters)
-	if err != nil {
-		return nil, fmt.Errorf("parameters: %w", err)
-	}
-	return compiled.Defaults(params)
 }
 
 // outcome is the result that a server returns for the end of a run.
