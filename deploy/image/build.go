@@ -24,7 +24,7 @@ import (
 const user = "65532:65532"
 
 // versionVariable is the variable with the version that vmcp version prints.
-const versionVariable = "github.com/vmcp-dev/vmcp/cmd/vmcp/internal/release.tag"
+const versionVariable = "github.com/vmcp-dev/vmcp/cmd/vmcp/internal/cli.tag"
 
 // platforms are the platforms of the image.
 var platforms = []v1.Platform{{OS: "linux", Architecture: "amd64"}, {OS: "linux", Architecture: "arm64"}}

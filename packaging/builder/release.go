@@ -21,7 +21,7 @@ import (
 // project is the path of the program's module, releasePackage that of the package whose variables the linker sets.
 const (
 	project        = "github.com/vmcp-dev/vmcp"
-	releasePackage = project + "/cmd/vmcp/internal/release"
+	releasePackage = project + "/cmd/vmcp/internal/cli"
 )
 
 // platform is a platform of releases, with GOOS and GOARCH.
