@@ -75,7 +75,7 @@ func (b *Backend) acquire(ctx context.Context, caller *Caller) (*conn.Conn, leas
 // connection.
 func (b *Backend) rules(c *conn.Conn) SharingBackend {
 	return SharingBackend{
-		Mode: b.settings.Load().Sessions, Stdio: b.dialer.Configured() == TransportStdio, SSE: b.dialer.Via() == TransportSSE, PerPrincipal: b.credentials.PerPrincipal(),
+		Mode: b.settings.Load().Sessions, Stdio: b.dialer.Configured() == transportStdio, SSE: b.dialer.Via() == TransportSSE, PerPrincipal: b.credentials.PerPrincipal(),
 		Modern: c.Modern, LegacyToo: c.LegacyToo, KeepsState: c.KeepsState(),
 	}
 }
@@ -230,7 +230,7 @@ func (p *sharedConn) set(c *conn.Conn) bool {
 // hasShared reports whether clients without capabilities have a shared connection beside c,
 // the main one.
 func (b *Backend) hasShared(c *conn.Conn) bool {
-	return !c.Modern && b.dialer.Configured() != TransportStdio && b.settings.Load().Sessions != "shared" && b.pool.maxConnections() > 0
+	return !c.Modern && b.dialer.Configured() != transportStdio && b.settings.Load().Sessions != "shared" && b.pool.maxConnections() > 0
 }
 
 // sharedOr returns the shared connection, opened if necessary; the main one where there is no

@@ -270,7 +270,7 @@ func (b *Backend) updated(session string, params json.RawMessage) {
 // supports a revision with sessions as well.
 func (b *Backend) hasBothEras() bool {
 	c := b.usable()
-	return c != nil && c.Modern && c.LegacyToo && b.dialer.Configured() == TransportStdio
+	return c != nil && c.Modern && c.LegacyToo && b.dialer.Configured() == transportStdio
 }
 
 // logStarted logs that a process of the backend was started.

@@ -151,7 +151,7 @@ func (l *pool) acquire(key Key, caller *Caller, source credentials.Source, oneAt
 		// The next call of a stdio client may run on another process, so that no state is kept
 		// for it between calls. The session with N 0 over HTTP+SSE is used again; additional
 		// ones (N > 0) are not.
-		p = newPrivate(key, caller, oneAtATime && (key.N > 0 || l.b.dialer.Via() == TransportStdio))
+		p = newPrivate(key, caller, oneAtATime && (key.N > 0 || l.b.dialer.Via() == transportStdio))
 		p.source = source
 		l.all[key] = p
 	}

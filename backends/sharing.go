@@ -119,8 +119,8 @@ type Key struct {
 const maxCapabilities = 16 << 10
 
 var (
-	// ErrNobody refuses a caller without an identity for an exclusive session.
-	ErrNobody = errors.New("sessions: exclusive needs a separate session for each client, and this caller cannot be distinguished from others: revision 2026-07-28 has no sessions, and the request is not authenticated; set incomingAuth: {type: local} where listen is a loopback address, or a login there; or use a client of an earlier revision, or sessions: auto")
+	// errNobody refuses a caller without an identity for an exclusive session.
+	errNobody = errors.New("sessions: exclusive needs a separate session for each client, and this caller cannot be distinguished from others: revision 2026-07-28 has no sessions, and the request is not authenticated; set incomingAuth: {type: local} where listen is a loopback address, or a login there; or use a client of an earlier revision, or sessions: auto")
 	// ErrTooLarge refuses a caller with more than maxCapabilities bytes of capabilities.
 	SharingErrTooLarge = fmt.Errorf("the declared capabilities are larger than %d bytes", maxCapabilities)
 )
@@ -135,7 +135,7 @@ func (b *SharingBackend) KeyOf(c *SharingCaller) (key Key, oneAtATime bool, err 
 	exclusive := b.Mode == "exclusive"
 	switch {
 	case exclusive && c.Principal == "":
-		return key, false, ErrNobody
+		return key, false, errNobody
 	case len(c.Capabilities) > maxCapabilities:
 		return key, false, SharingErrTooLarge
 	}

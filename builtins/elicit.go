@@ -19,7 +19,7 @@ import (
 // The kinds of failed questions.
 const (
 	Unanswerable  = "unanswerable"   // the client cannot be asked
-	InvalidAnswer = "invalid_answer" // no answer fitted the schema
+	invalidAnswer = "invalid_answer" // no answer fitted the schema
 )
 
 // maxAsks is how often a question is asked until an answer fits.
@@ -123,7 +123,7 @@ func (q *question) ask(t *starlark.Thread) (starlark.Value, error) {
 		}
 		message = fmt.Sprintf("%s\n\nThe last answer did not fit: %v", q.message, why)
 	}
-	return nil, &script.Failure{Kind: InvalidAnswer, Message: fmt.Sprintf("none of %d answers fitted the schema: %v", maxAsks, why)}
+	return nil, &script.Failure{Kind: invalidAnswer, Message: fmt.Sprintf("none of %d answers fitted the schema: %v", maxAsks, why)}
 }
 
 // answer is an ElicitResult.

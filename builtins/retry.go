@@ -104,7 +104,7 @@ func worthRetry(v starlark.Value, err error) (bool, string) {
 // mayPass reports whether a call that failed with this kind may succeed next time.
 func mayPass(kind string) bool {
 	switch kind {
-	case InvalidInput, Denied, NotFound, InvalidAnswer, Unanswerable:
+	case InvalidInput, Denied, NotFound, invalidAnswer, Unanswerable:
 		return false
 	}
 	return true

@@ -174,7 +174,7 @@ func (b *clientBackends) withEnvFile(s *clients.Server) (func(name string) Backe
 	env := s.Env
 	if s.EnvFile != "" {
 		b.envFiles = append(b.envFiles, s.EnvFile)
-		variables, problems, err := EnvfileRead(s.EnvFile, code)
+		variables, problems, err := envfileRead(s.EnvFile, code)
 		if err != nil {
 			return nil, fmt.Errorf("envFile: %w", err)
 		}

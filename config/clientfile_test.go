@@ -104,7 +104,7 @@ func TestEnvFile(t *testing.T) {
 	if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	env, problems := Below(func(name string) (string, bool) { return "process", name == "SET" }, name, code)
+	env, problems := below(func(name string) (string, bool) { return "process", name == "SET" }, name, code)
 	for name, want := range map[string]string{"A": "a b", "B": "x\n\"y\" \\z", "C": `\n`, "SET": "process", "E": ""} {
 		if have, ok := env(name); have != want || !ok {
 			t.Errorf("%s is %q, %t; want %q", name, have, ok, want)

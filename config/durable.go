@@ -17,9 +17,9 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/secret"
 )
 
-// StorageURL is the environment variable that overrides where runs are stored: sqlite:PATH or a
+// storageURL is the environment variable that overrides where runs are stored: sqlite:PATH or a
 // URL of PostgreSQL.
-const StorageURL = "VMCP_STORAGE_URL"
+const storageURL = "VMCP_STORAGE_URL"
 
 // The providers.
 const (
@@ -117,14 +117,14 @@ type Notify struct {
 
 // Check reports the problems of s, whose path is at, and applies VMCP_STORAGE_URL.
 func (s *SessionStorage) Check(at string, v *Validator) {
-	place, replaced := v.Env(StorageURL)
+	place, replaced := v.Env(storageURL)
 	replaced = replaced && place != ""
 	if replaced && !s.replace(at, place, v) {
 		return
 	}
 	switch s.Provider {
 	case storageRedis:
-		v.Report(at+".provider", "redis is not supported: it does not keep what it has acknowledged; set provider: postgres here, or %s to sqlite:PATH or postgres://... in the environment", StorageURL)
+		v.Report(at+".provider", "redis is not supported: it does not keep what it has acknowledged; set provider: postgres here, or %s to sqlite:PATH or postgres://... in the environment", storageURL)
 	case StorageSQLite:
 		if s.Path == "" {
 			v.Report(at, "want path: the file of the database, such as vmcp.db")
@@ -168,12 +168,12 @@ func (s *SessionStorage) replace(at, place string, v *Validator) bool {
 		s.Provider, s.Path, s.URL = StoragePostgres, "", place
 		v.Secrets = append(v.Secrets, secret.InURL(place)...)
 	default:
-		v.Report(at, "the environment variable %s is neither sqlite:PATH nor a URL that begins with postgres://", StorageURL)
+		v.Report(at, "the environment variable %s is neither sqlite:PATH nor a URL that begins with postgres://", storageURL)
 		return false
 	}
 	for _, f := range []string{"address", "db", "keyPrefix"} {
 		if v.Set(at + "." + f) {
-			v.Warn(at+"."+f, "is ignored: %s says where runs are kept", StorageURL)
+			v.Warn(at+"."+f, "is ignored: %s says where runs are kept", storageURL)
 		}
 	}
 	return true
@@ -195,7 +195,7 @@ func (s *SessionStorage) checkPostgres(at string, replaced bool, v *Validator) {
 	if len(s.Keys) == 0 {
 		v.Report(at, "want keys: a database that others can write to needs a key that it does not hold; openssl rand -base64 32 makes one")
 	}
-	if v.Set(at+".schema") && !IsName(s.Schema) {
+	if v.Set(at+".schema") && !isName(s.Schema) {
 		v.Report(at+".schema", "want letters, digits and _, have %q", s.Schema)
 	}
 }

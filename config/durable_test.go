@@ -51,7 +51,7 @@ func TestStorageURL(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c, err := parse("/conf/vmcp.yaml", []byte(tt.text), func(name string) (string, bool) {
-				if name == StorageURL {
+				if name == storageURL {
 					return tt.place, tt.place != ""
 				}
 				return testEnv(name)

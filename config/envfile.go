@@ -17,11 +17,11 @@ import (
 
 var name = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// IsName reports whether name is a valid name of a variable.
-func IsName(s string) bool { return name.MatchString(s) }
+// isName reports whether name is a valid name of a variable.
+func isName(s string) bool { return name.MatchString(s) }
 
 // Read reads a file. Problems have positions in it, and the given code.
-func EnvfileRead(file, code string) (map[string]string, diag.Problems, error) {
+func envfileRead(file, code string) (map[string]string, diag.Problems, error) {
 	data, err := files.Read(file, maxFile)
 	if err != nil {
 		return nil, nil, err
@@ -30,11 +30,11 @@ func EnvfileRead(file, code string) (map[string]string, diag.Problems, error) {
 	return variables, problems, nil
 }
 
-// Below returns env with the variables of a file as fallback. A file that does not exist has none;
+// below returns env with the variables of a file as fallback. A file that does not exist has none;
 // a file that other users can read is a warning.
-func Below(env func(string) (string, bool), file, code string) (func(string) (string, bool), diag.Problems) {
+func below(env func(string) (string, bool), file, code string) (func(string) (string, bool), diag.Problems) {
 	at := diag.Pos{File: diag.File(file), Line: 1, Column: 1}
-	variables, problems, err := EnvfileRead(file, code)
+	variables, problems, err := envfileRead(file, code)
 	if errors.Is(err, fs.ErrNotExist) {
 		return env, nil
 	}
@@ -74,7 +74,7 @@ func envfileParse(file, text, code string) (map[string]string, diag.Problems) {
 		switch {
 		case !ok:
 			message = "want NAME=value"
-		case !IsName(name):
+		case !isName(name):
 			message = "want a name of letters, digits and _ before the ="
 		}
 		if message == "" {

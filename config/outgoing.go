@@ -170,7 +170,7 @@ type BackendTLS struct {
 
 // The types of a strategy.
 const (
-	Unauthenticated       = "unauthenticated"
+	unauthenticated       = "unauthenticated"
 	InjectHeader          = "header_injection"
 	UseClientCredentials  = "client_credentials"
 	ExchangeToken         = "token_exchange"
@@ -226,7 +226,7 @@ func (v *validator) outgoingOf(c *Config, b *Backend, at string) {
 		s, path = c.OutgoingAuth.Default, "outgoingAuth.default"
 	}
 	if b.Command != "" {
-		if own && s.Type != "" && s.Type != Unauthenticated {
+		if own && s.Type != "" && s.Type != unauthenticated {
 			v.Report(path+".type", "%s is for a backend with a url: a process gets its credentials in env", s.Type)
 		}
 		return
@@ -258,7 +258,7 @@ func (v *validator) strategy(at string, s *OutgoingStrategy) {
 		ExchangeToken:        {"tokenExchange", s.TokenExchange},
 	})
 	if s.Type != Login && !reflect.ValueOf(s.OAuth).IsZero() {
-		v.Report(at+".oauth", "only for type: %s; the type is %q", Login, orDefault(s.Type, Unauthenticated))
+		v.Report(at+".oauth", "only for type: %s; the type is %q", Login, orDefault(s.Type, unauthenticated))
 	}
 	switch {
 	case v.Broken(at + ".type"):
@@ -288,7 +288,7 @@ func (v *validator) strategyOf(at, kind string, fields map[string]strategyField)
 		case of == kind && !is:
 			v.Report(at+".type", "%s needs %s", kind, fields[of].name)
 		case of != kind && is:
-			v.Report(path, "only for type: %s; the type is %q", of, orDefault(kind, Unauthenticated))
+			v.Report(path, "only for type: %s; the type is %q", of, orDefault(kind, unauthenticated))
 		}
 	}
 }
@@ -566,7 +566,7 @@ func (b *Backend) completeOutgoing(o *OutgoingAuth) {
 	if !own {
 		s = o.Default
 	}
-	if b.Command != "" || s.Type == "" || s.Type == Unauthenticated {
+	if b.Command != "" || s.Type == "" || s.Type == unauthenticated {
 		return
 	}
 	if b.Outgoing == nil || !reflect.DeepEqual(*b.Outgoing, s) {

@@ -76,7 +76,7 @@ func ReadBeside(filename string, data []byte, envFile string) (*Config, diag.Pro
 }
 
 func readBeside(filename string, data []byte, env func(string) (string, bool), beside string) (*Config, diag.Problems) {
-	env, envProblems := Below(env, beside, code)
+	env, envProblems := below(env, beside, code)
 	c, problems := readWith(filename, data, env)
 	if c != nil {
 		c.envFiles = append(c.envFiles, beside)
@@ -116,7 +116,7 @@ const EnvFile = "vmcp.env"
 // ReadVariables reads a file of variables, lines of NAME=value. The error is diag.Problems for
 // syntax errors.
 func ReadVariables(name string) (map[string]string, error) {
-	variables, problems, err := EnvfileRead(name, code)
+	variables, problems, err := envfileRead(name, code)
 	if err != nil {
 		return nil, err
 	}
@@ -126,7 +126,7 @@ func ReadVariables(name string) (map[string]string, error) {
 // Address expands the variables in an address of a configuration, such as listen, as far as they are set in this process;
 // "" if the result is no address.
 func Address(filename, text string) string {
-	env, _ := Below(os.LookupEnv, filepath.Join(folder(filename), EnvFile), code)
+	env, _ := below(os.LookupEnv, filepath.Join(folder(filename), EnvFile), code)
 	v := &Validator{Document: document.New(filename, strict), Env: env, Lenient: true}
 	if text = v.Address("listen", text); len(v.Document.Problems) > 0 {
 		return ""

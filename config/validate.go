@@ -108,7 +108,7 @@ func (v *validator) child(b *Backend, at string) {
 	}
 	for _, name := range keys(b.Env) {
 		path := document.KeyPath(at+".env", name)
-		if !IsName(name) {
+		if !isName(name) {
 			v.Report(path, "want a name of letters, digits and _")
 		}
 		literal := b.Env[name]

@@ -44,7 +44,7 @@ func (v *Validator) expandWith(path, s string, note func(name, value string)) st
 		b.WriteString(before)
 		inner, after, ok := strings.Cut(rest, "}")
 		name, fallback, hasFallback := strings.Cut(inner, ":-")
-		if !ok || !IsName(name) || strings.Contains(fallback, "${") {
+		if !ok || !isName(name) || strings.Contains(fallback, "${") {
 			v.Report(path, "${ begins a variable such as ${TOKEN} or ${LEVEL:-info}; write $${ for the characters themselves")
 			return ""
 		}

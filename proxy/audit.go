@@ -35,7 +35,7 @@ func (v *visit) note(ctx context.Context) {
 		return
 	}
 	x := v.x
-	x.audit = passage{id: audit.NewID(), bytesIn: int64(len(x.params)), data: v.p.record.Request(ctx, l, x.params, x.Get(Arguments))}
+	x.audit = passage{id: audit.NewID(), bytesIn: int64(len(x.params)), data: v.p.record.Request(ctx, l, x.params, x.Get(arguments))}
 	if x.script != nil {
 		x.audit.run = x.parent.audit.run
 	} else {
@@ -58,8 +58,8 @@ func (v *visit) written(ctx context.Context, o observe.Outcome, took time.Durati
 	if l == nil || v.x.audit.id == "" {
 		return nil
 	}
-	e := v.event(ctx, Outcome(o, err), took, err)
-	e.Extra.Reason = Reason(o)
+	e := v.event(ctx, outcome(o, err), took, err)
+	e.Extra.Reason = reason(o)
 	e.Extra.BytesOut = int64(len(result))
 	if o == observe.Suspended {
 		e.Extra.Run = v.x.audit.run
@@ -86,7 +86,7 @@ func (v *visit) event(ctx context.Context, outcome string, took time.Duration, e
 	if e.Extra.Parent != "" || x.audit.run != x.audit.id || v.entry != nil && v.entry.Script != nil {
 		e.Extra.Run = x.audit.run
 	}
-	e.Target.Method, e.Target.Type, e.Target.Name = x.method, Kind(x.method), v.asked()
+	e.Target.Method, e.Target.Type, e.Target.Name = x.method, kind(x.method), v.asked()
 	if v.entry != nil {
 		e.Target.Backend, e.Target.Original = "scripts", v.entry.Name
 		if v.entry.Backend != nil {
@@ -95,7 +95,7 @@ func (v *visit) event(ctx context.Context, outcome string, took time.Duration, e
 	}
 	e.Extra.Duration, e.Extra.BytesIn = took, x.audit.bytesIn
 	e.Extra.Decision, e.Extra.Policy = x.decision.verdict.String(), x.decision.policy
-	e.Extra.Code = Code(err)
+	e.Extra.Code = code(err)
 	return e
 }
 
@@ -106,12 +106,12 @@ func (v *visit) asked() string {
 	case v.x.method == wire.ToolsCall:
 		name = jsonscan.Text(v.x.Get(Name))
 	case v.x.method == wire.ResourcesRead:
-		name = jsonscan.Text(v.x.Get(URI))
+		name = jsonscan.Text(v.x.Get(uri))
 	}
 	if v.entry == nil || v.entry.Name != name {
 		name = v.p.secrets.Text(name)
 	}
-	return display.Bytes(name, MaxName)
+	return display.Bytes(name, maxName)
 }
 
 // auditAdmit writes the event of a request that is not a call, at its end; the error is as that of written.
@@ -120,16 +120,16 @@ func (p *Proxy) auditAdmit(ctx context.Context, r request, o observe.Outcome, to
 	if l == nil {
 		return nil
 	}
-	e := &audit.Event{Type: Type(r.method), Outcome: Outcome(o, failed)}
+	e := &audit.Event{Type: Type(r.method), Outcome: outcome(o, failed)}
 	if !l.Wants(e.Type) {
 		return nil
 	}
 	p.record.Asker(ctx, e, r.client)
 	e.Target.Method = r.method
-	if len(e.Target.Method) > MaxName || e.Type == audit.Request && methods[r.method].serve == nil {
-		e.Target.Method = display.Bytes(p.secrets.Text(r.method), MaxName)
+	if len(e.Target.Method) > maxName || e.Type == audit.Request && methods[r.method].serve == nil {
+		e.Target.Method = display.Bytes(p.secrets.Text(r.method), maxName)
 	}
-	e.Extra.Duration, e.Extra.Reason, e.Extra.Code = took, Reason(o), Code(failed)
+	e.Extra.Duration, e.Extra.Reason, e.Extra.Code = took, reason(o), code(failed)
 	return p.record.Put(ctx, e)
 }
 
@@ -139,13 +139,13 @@ func (v *visit) headOf(resp *backends.Response) []byte {
 		return nil
 	}
 	head := resp.Head()
-	return bytes.Clone(head[:min(len(head), MaxHead)])
+	return bytes.Clone(head[:min(len(head), maxHead)])
 }
 
 // within is the context for serving an HTTP request.
 func (p *Proxy) within(r *http.Request, who *auth.Principal) context.Context {
 	ctx := p.outward.Load().Context(r, who)
-	if user := OutwardOf(ctx).User; user != nil && user.Token != "" && p.backends.Arrive(ctx, user) {
+	if user := outwardOf(ctx).User; user != nil && user.Token != "" && p.backends.Arrive(ctx, user) {
 		p.rebuild() // including backends whose start waited for a first caller's token
 	}
 	return p.record.Within(p.spans.Within(ctx, r.Header), r)

@@ -201,7 +201,7 @@ func noop(context.Context, *mcp.CallToolRequest, struct{}) (*mcp.CallToolResult,
 	return &mcp.CallToolResult{}, nil, nil
 }
 
-// TestPromptAndResourceRules shows filters and overrides of prompts and resources, and which backend serves a URI that
+// TestPromptAndResourceRules shows filters and overrides of prompts and resources, and which backend serves a uri that
 // two offer.
 func TestPromptAndResourceRules(t *testing.T) {
 	server := func(name string) *mcp.Server {

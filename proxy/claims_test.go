@@ -45,7 +45,7 @@ func templates(uris ...string) map[string]string {
 	return map[string]string{"resources/templates/list": `{"resourceTemplates":[` + strings.Join(items, ",") + `]}`}
 }
 
-// read is the server that answers a read, and the URI in the response.
+// read is the server that answers a read, and the uri in the response.
 func read(t *testing.T, s *mcp.ClientSession, uri string) string {
 	t.Helper()
 	r, err := s.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: uri})
@@ -62,7 +62,7 @@ func reasons(p *proxy.Proxy) (all []string) {
 	return all
 }
 
-// TestTemplatesTakeTheirOwn: the most specific template serves a URI, whatever the order of the configuration, and one
+// TestTemplatesTakeTheirOwn: the most specific template serves a uri, whatever the order of the configuration, and one
 // that matches everything is exposed only if that is configured.
 func TestTemplatesTakeTheirOwn(t *testing.T) {
 	for _, allowed := range []bool{false, true} {
@@ -114,7 +114,7 @@ func app(t *testing.T, name string, tools ...string) config.Backend {
 	})
 }
 
-// TestPagesOfApps: the page of each backend has its own URI, in every place that names it.
+// TestPagesOfApps: the page of each backend has its own uri, in every place that names it.
 func TestPagesOfApps(t *testing.T) {
 	p, url := start(t, &config.Config{Backends: []config.Backend{app(t, "a", "show"), app(t, "b", "show")}})
 	for _, revision := range []string{"2025-06-18", "2026-07-28"} {
@@ -155,7 +155,7 @@ func TestPagesOfApps(t *testing.T) {
 	}
 }
 
-// TestLargePagesAreRefused: the page whose URI is rewritten is bounded.
+// TestLargePagesAreRefused: the page whose uri is rewritten is bounded.
 func TestLargePagesAreRefused(t *testing.T) {
 	large := offering(t, "large", map[string]string{
 		"resources/list": `{"resources":[{"name":"page","uri":"ui://page"}]}`,
@@ -168,7 +168,7 @@ func TestLargePagesAreRefused(t *testing.T) {
 	}
 }
 
-// TestPagesThatChange are followed and announced under the URI that clients know.
+// TestPagesThatChange are followed and announced under the uri that clients know.
 func TestPagesThatChange(t *testing.T) {
 	const own, exposed = "ui://time/app.html", "ui://a/time/app.html"
 	subscribed := make(chan string, 2)

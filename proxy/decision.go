@@ -118,7 +118,7 @@ func (v *visit) ask(e *catalog.Entry) policy.Decision {
 	x, c := v.x, v.p.catalogOf(v.x.client)
 	switch x.method {
 	case wire.ToolsCall, wire.PromptsGet:
-		return x.who.Decide(c, e, x.Get(Arguments))
+		return x.who.Decide(c, e, x.Get(arguments))
 	case wire.ResourcesRead, wire.Subscribe:
 		return x.who.Decide(c, e, nil)
 	}

@@ -235,7 +235,7 @@ func (x *exchange) by() string {
 func (p *Proxy) callSpan(ctx context.Context, x *exchange) (context.Context, observe.End) {
 	switch {
 	case x.script == nil:
-		return p.spans.Request(ctx, x.method, x.client.Revision, x.Get(Meta))
+		return p.spans.Request(ctx, x.method, x.client.Revision, x.Get(meta))
 	case !p.spans.Made():
 		return p.spans.Begin(ctx, "")
 	}

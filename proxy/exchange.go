@@ -31,7 +31,7 @@ type exchange struct {
 	pending *runs.SuspendedCall // set if the call of a stateless client can be suspended
 	out     edge.FrameWriter
 
-	Members       // of the params as received
+	members       // of the params as received
 	invalid error // why the request is refused, found while params were read
 
 	script   *runs.HostCall  // the call of a script; nil for a client's own request
@@ -48,7 +48,7 @@ type exchange struct {
 
 func newExchange(p *Proxy, r edge.Request) *exchange {
 	x := &exchange{p: p, client: r.Client, method: r.Method, params: r.Params, id: r.ID, header: r.Header, body: r.Body, out: r.Out}
-	x.params, x.invalid = x.Members.Read(r.Params)
+	x.params, x.invalid = x.members.Read(r.Params)
 	x.traceAll = x.Trace != "" && edge.SeesDetails(x.out)
 	return x
 }
@@ -70,7 +70,7 @@ func (x *exchange) caller() *backends.Caller {
 
 // callerIn describes the client to a backend, including its credentials in ctx.
 func (x *exchange) callerIn(ctx context.Context) *backends.Caller {
-	c, out := x.caller(), OutwardOf(ctx)
+	c, out := x.caller(), outwardOf(ctx)
 	c.User, c.Header = out.User, out.Header
 	return c
 }

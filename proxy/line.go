@@ -18,7 +18,7 @@ import (
 )
 
 // Asker sets the principal and the source of an event.
-func (r *Recorder) Asker(ctx context.Context, e *audit.Event, c *edge.Client) {
+func (r *recorder) Asker(ctx context.Context, e *audit.Event, c *edge.Client) {
 	if req := requestIn(ctx); req != nil {
 		e.Source = r.source(req)
 		e.Target.Endpoint, e.Extra.Transport = "/mcp", "streamable-http"
@@ -31,8 +31,8 @@ func (r *Recorder) Asker(ctx context.Context, e *audit.Event, c *edge.Client) {
 	}
 	who(e, edge.PrincipalOf(ctx))
 	if len(c.Info) > 0 {
-		e.Subjects.ClientName = display.Bytes(jsonscan.GetString(c.Info, "name"), MaxName)
-		e.Subjects.ClientVersion = display.Bytes(jsonscan.GetString(c.Info, "version"), MaxName)
+		e.Subjects.ClientName = display.Bytes(jsonscan.GetString(c.Info, "name"), maxName)
+		e.Subjects.ClientVersion = display.Bytes(jsonscan.GetString(c.Info, "version"), maxName)
 	}
 }
 
@@ -41,25 +41,25 @@ func who(e *audit.Event, p *auth.Principal) {
 		e.Subjects.UserID = "anonymous"
 		return
 	}
-	e.Subjects.UserID, e.Subjects.Issuer = display.Bytes(p.Subject, MaxName), display.Bytes(p.Issuer, MaxName)
+	e.Subjects.UserID, e.Subjects.Issuer = display.Bytes(p.Subject, maxName), display.Bytes(p.Issuer, maxName)
 	for _, claim := range [...]string{"name", "preferred_username", "email"} {
 		if text, ok := p.Claims[claim].(string); ok && text != "" {
-			e.Subjects.User = display.Bytes(text, MaxName)
+			e.Subjects.User = display.Bytes(text, maxName)
 			break
 		}
 	}
 }
 
 // source is the address of the client, behind trusted proxies.
-func (r *Recorder) source(req *http.Request) audit.Source {
-	return audit.Source{Type: "network", Value: r.o.Address(req), UserAgent: display.Bytes(req.UserAgent(), MaxName)}
+func (r *recorder) source(req *http.Request) audit.Source {
+	return audit.Source{Type: "network", Value: r.o.Address(req), UserAgent: display.Bytes(req.UserAgent(), maxName)}
 }
 
 // requestKey is the context key of the *http.Request.
 type requestKey struct{}
 
 // Within is the context for serving an HTTP request.
-func (r *Recorder) Within(ctx context.Context, req *http.Request) context.Context {
+func (r *recorder) Within(ctx context.Context, req *http.Request) context.Context {
 	if r.log.Load() == nil {
 		return ctx
 	}
@@ -73,7 +73,7 @@ func requestIn(ctx context.Context) *http.Request {
 }
 
 // Request is an event's data about a call's params and arguments, as far as the configuration wants them.
-func (r *Recorder) Request(ctx context.Context, l *Log, params, arguments json.RawMessage) json.RawMessage {
+func (r *recorder) Request(ctx context.Context, l *log, params, arguments json.RawMessage) json.RawMessage {
 	switch {
 	case l.cfg.IncludeRequestData:
 		return jsonscan.Set(nil, "request", r.data(ctx, params, l.cfg.MaxDataSize))
@@ -85,7 +85,7 @@ func (r *Recorder) Request(ctx context.Context, l *Log, params, arguments json.R
 	}
 	names, size := []string{}, 0
 	jsonscan.Each(arguments, func(key, _ []byte) bool {
-		name := display.Bytes(r.o.Secrets.Text(string(key)), MaxName)
+		name := display.Bytes(r.o.Secrets.Text(string(key)), maxName)
 		size += len(name)
 		names = append(names, name)
 		return size < l.cfg.MaxDataSize
@@ -95,7 +95,7 @@ func (r *Recorder) Request(ctx context.Context, l *Log, params, arguments json.R
 }
 
 // Respond adds the result of a call to its event, if the configuration wants it.
-func (r *Recorder) Respond(ctx context.Context, l *Log, e *audit.Event, result []byte) {
+func (r *recorder) Respond(ctx context.Context, l *log, e *audit.Event, result []byte) {
 	if l.Responses() && result != nil {
 		e.Data = jsonscan.Set(e.Data, "response", r.data(ctx, result, l.cfg.MaxDataSize))
 	}
@@ -103,7 +103,7 @@ func (r *Recorder) Respond(ctx context.Context, l *Log, e *audit.Event, result [
 
 // data is a JSON value without the secrets of the configuration. A value of more than most bytes is replaced by the
 // beginning of its text.
-func (r *Recorder) data(ctx context.Context, value []byte, most int) json.RawMessage {
+func (r *recorder) data(ctx context.Context, value []byte, most int) json.RawMessage {
 	fits, all := len(value) <= most, len(value) <= most+margin
 	value = value[:min(len(value), most+margin)]
 	if req := requestIn(ctx); req != nil { // a client's own credential is not recorded either
@@ -126,6 +126,6 @@ func (r *Recorder) data(ctx context.Context, value []byte, most int) json.RawMes
 const (
 	// margin is the number of bytes behind the recorded ones that are searched for secrets.
 	margin = 16 << 10
-	// MaxHead bounds the beginning of a streamed result that is kept for the audit, in bytes.
-	MaxHead = 64 << 10
+	// maxHead bounds the beginning of a streamed result that is kept for the audit, in bytes.
+	maxHead = 64 << 10
 )

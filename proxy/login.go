@@ -29,20 +29,20 @@ import (
 // It returns nil if the request has no such answer.
 func (x *exchange) takeLogin() (*Answer, error) {
 	state := x.Get(State)
-	if !Asks(state) || !x.client.Modern() || x.script != nil {
+	if !asks(state) || !x.client.Modern() || x.script != nil {
 		return nil, nil
 	}
-	a := Read(state, x.Get(Responses))
+	a := read(state, x.Get(responses))
 	if a == nil {
 		return nil, runs.ErrState
 	}
 	x.params = jsonscan.Delete(x.params, func(key string) bool { return key == "requestState" || key == "inputResponses" })
 	x.Set(State, nil)
-	x.Set(Responses, nil)
+	x.Set(responses, nil)
 	for name, was := range map[string]struct {
-		at    Member
+		at    member
 		value json.RawMessage
-	}{"requestState": {State, a.State}, "inputResponses": {Responses, a.Responses}} {
+	}{"requestState": {State, a.State}, "inputResponses": {responses, a.Responses}} {
 		if was.value != nil {
 			x.params = jsonscan.Set(x.params, name, was.value)
 			x.Set(was.at, was.value)
@@ -54,10 +54,10 @@ func (x *exchange) takeLogin() (*Answer, error) {
 // loggedIn makes a call as bridge does; again after a login of the client's principal, if it needs one; and again after
 // a login with more scopes. answered is the client's answer to the question of its previous request; nil for none.
 func (p *Proxy) loggedIn(ctx context.Context, x *exchange, e *catalog.Entry, req *backends.Request, answered *Answer) (*backends.Response, error) {
-	base := OutwardOf(ctx).Base
+	base := outwardOf(ctx).Base
 	var asked *credentials.PendingLogin // the last login that the client was asked for
 	if answered != nil {
-		asked = p.backends.PendingLogin(answered.ID, OutwardOf(ctx).User)
+		asked = p.backends.PendingLogin(answered.ID, outwardOf(ctx).User)
 		again, err := answered.Await(ctx, asked)
 		switch {
 		case err != nil:
@@ -75,9 +75,9 @@ func (p *Proxy) loggedIn(ctx context.Context, x *exchange, e *catalog.Entry, req
 		begun, err := p.backends.BeginLogin(need, base)
 		switch {
 		case err != nil:
-			return nil, Refused(need.Backend, err)
+			return nil, refused(need.Backend, err)
 		case !x.canOpen(), asked != nil && (asked.ForScopes() || len(need.Scopes) == 0):
-			return nil, Refused(need.Backend, fmt.Errorf("%s has to log in at this backend: open %s in a browser, and call again", need.User.Subject, begun.URL()))
+			return nil, refused(need.Backend, fmt.Errorf("%s has to log in at this backend: open %s in a browser, and call again", need.User.Subject, begun.URL()))
 		case x.client.Modern():
 			return x.askLater(begun)
 		}
@@ -102,9 +102,9 @@ func (x *exchange) canOpen() bool {
 
 // askNow asks a client with a session for a login, and waits for the login.
 func (x *exchange) askNow(ctx context.Context, l *credentials.PendingLogin) error {
-	answer, err := x.Request(ctx, wire.Elicit, Question(l))
+	answer, err := x.Request(ctx, wire.Elicit, question(l))
 	if err == nil {
-		err = Wait(ctx, l, jsonscan.GetString(answer, "action"))
+		err = wait(ctx, l, jsonscan.GetString(answer, "action"))
 	}
 	if err != nil {
 		return err
@@ -115,12 +115,12 @@ func (x *exchange) askNow(ctx context.Context, l *credentials.PendingLogin) erro
 
 // askLater is the input_required result that asks a stateless client for a login.
 func (x *exchange) askLater(l *credentials.PendingLogin) (*backends.Response, error) {
-	state, err := RequestState(l, x.Get(State), x.Get(Responses))
+	state, err := requestState(l, x.Get(State), x.Get(responses))
 	if err != nil {
 		return nil, err
 	}
 	x.outcome = observe.Suspended
-	requests := new(jsonscan.Object).Raw(Key, runs.InputRequest(wire.Elicit, Question(l))).JSON()
+	requests := new(jsonscan.Object).Raw(key, runs.InputRequest(wire.Elicit, question(l))).JSON()
 	return &backends.Response{Result: runs.InputRequired(requests, state)}, nil
 }
 

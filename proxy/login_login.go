@@ -19,8 +19,8 @@ import (
 )
 
 const (
-	// Key is the key of the question in inputRequests.
-	Key = "login"
+	// key is the key of the question in inputRequests.
+	key = "login"
 	// prefix is the beginning of a requestState that belongs to a login.
 	prefix = "vmcp.login."
 	// atMost is how long a request of a stateless client waits for a login before the client is asked again: less than
@@ -37,25 +37,25 @@ type Answer struct {
 	action string // accept, decline or cancel
 }
 
-// Asks reports whether a requestState, as JSON, belongs to a question for a login.
-func Asks(state json.RawMessage) bool {
+// asks reports whether a requestState, as JSON, belongs to a question for a login.
+func asks(state json.RawMessage) bool {
 	return len(state) >= len(prefix)+2 && string(state[1:len(prefix)+1]) == prefix
 }
 
-// Read reads the answer in a request with such a state; nil if the state is not valid.
-func Read(state, responses json.RawMessage) *Answer {
+// read reads the answer in a request with such a state; nil if the state is not valid.
+func read(state, responses json.RawMessage) *Answer {
 	a := &Answer{}
 	text, err := base64.RawURLEncoding.DecodeString(strings.TrimPrefix(jsonscan.Text(state), prefix))
 	if err != nil || json.Unmarshal(text, a) != nil {
 		return nil
 	}
-	a.action = jsonscan.Text(jsonscan.GetPath(responses, Key, "action"))
+	a.action = jsonscan.Text(jsonscan.GetPath(responses, key, "action"))
 	return a
 }
 
-// RequestState is the requestState of a result that asks for l, in response to a request that itself had a state and
+// requestState is the requestState of a result that asks for l, in response to a request that itself had a state and
 // responses.
-func RequestState(l *credentials.PendingLogin, state, responses json.RawMessage) (string, error) {
+func requestState(l *credentials.PendingLogin, state, responses json.RawMessage) (string, error) {
 	text, err := json.Marshal(Answer{ID: l.ID(), State: state, Responses: responses})
 	if err != nil {
 		return "", err
@@ -63,14 +63,14 @@ func RequestState(l *credentials.PendingLogin, state, responses json.RawMessage)
 	return prefix + base64.RawURLEncoding.EncodeToString(text), nil
 }
 
-// Question is the params of the elicitation request for a login.
-func Question(l *credentials.PendingLogin) json.RawMessage {
+// question is the params of the elicitation request for a login.
+func question(l *credentials.PendingLogin) json.RawMessage {
 	return new(jsonscan.Object).Text("mode", "url").Text("elicitationId", l.ID()).Text("url", l.URL()).
 		Text("message", fmt.Sprintf("The call needs you to log in at %s. Open the page to log in.", l.Backend())).JSON()
 }
 
-// Refused is the error of a call whose login failed.
-func Refused(backend string, err error) error {
+// refused is the error of a call whose login failed.
+func refused(backend string, err error) error {
 	return &backends.Error{Backend: backend, Kind: backends.Denied, Err: &credentials.Error{Refused: true, Err: err}}
 }
 
@@ -84,7 +84,7 @@ func (a *Answer) Await(ctx context.Context, l *credentials.PendingLogin) (again 
 	}
 	late, cancel := context.WithTimeoutCause(ctx, atMost, errLate)
 	defer cancel()
-	if err = Wait(late, l, a.action); err == errLate {
+	if err = wait(late, l, a.action); err == errLate {
 		return true, nil
 	}
 	return false, err
@@ -92,10 +92,10 @@ func (a *Answer) Await(ctx context.Context, l *credentials.PendingLogin) (again 
 
 var errLate = errors.New("the login has not finished yet")
 
-// Wait waits for a login after the client has answered the question for it with an action.
-func Wait(ctx context.Context, l *credentials.PendingLogin, action string) error {
+// wait waits for a login after the client has answered the question for it with an action.
+func wait(ctx context.Context, l *credentials.PendingLogin, action string) error {
 	if action != "accept" {
-		return Refused(l.Backend(), errDeclined)
+		return refused(l.Backend(), errDeclined)
 	}
 	select {
 	case <-l.Done():
@@ -103,7 +103,7 @@ func Wait(ctx context.Context, l *credentials.PendingLogin, action string) error
 		return context.Cause(ctx)
 	}
 	if err := l.Err(); err != nil {
-		return Refused(l.Backend(), err)
+		return refused(l.Backend(), err)
 	}
 	return nil
 }

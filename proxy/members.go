@@ -18,16 +18,16 @@ import (
 	"github.com/vmcp-dev/vmcp/proxy/status"
 )
 
-// Member identifies one of the members that Members keeps.
-type Member int
+// member identifies one of the members that Members keeps.
+type member int
 
 const (
-	Meta Member = iota // including reserved keys
+	meta member = iota // including reserved keys
 	Name
-	URI
-	Arguments
+	uri
+	arguments
 	State     // requestState
-	Responses // inputResponses
+	responses // inputResponses
 	kept      // members above are kept, members below only checked
 )
 
@@ -73,8 +73,8 @@ func (s *spelling) note(key []byte) int {
 	return -1
 }
 
-// Members are the members of a request's params as received; nil where there is none.
-type Members struct {
+// members are the members of a request's params as received; nil where there is none.
+type members struct {
 	Token json.RawMessage // the progress token
 	Key   json.RawMessage // the idempotency key
 	Trace string          // the key of _meta by which the client requests a trace; "" for none
@@ -83,20 +83,20 @@ type Members struct {
 }
 
 // Get returns a member.
-func (m *Members) Get(which Member) json.RawMessage { return m.kept[which] }
+func (m *members) Get(which member) json.RawMessage { return m.kept[which] }
 
 // Set replaces a member.
-func (m *Members) Set(which Member, value json.RawMessage) { m.kept[which] = value }
+func (m *members) Set(which member, value json.RawMessage) { m.kept[which] = value }
 
 // Read reads the members of params. on is params without the reserved keys of _meta, which no peer may set for another.
 // The error is the reason to refuse the request.
-func (m *Members) Read(params json.RawMessage) (on json.RawMessage, err error) {
+func (m *members) Read(params json.RawMessage) (on json.RawMessage, err error) {
 	s := spelling{where: "params", names: paramNames}
 	var ref json.RawMessage
 	jsonscan.Each(params, func(key, value []byte) bool {
 		switch i := s.note(key); {
 		case i < 0:
-		case Member(i) < kept:
+		case member(i) < kept:
 			m.kept[i] = value
 		case paramNames[i] == "ref":
 			ref = value
@@ -108,7 +108,7 @@ func (m *Members) Read(params json.RawMessage) (on json.RawMessage, err error) {
 		jsonscan.Each(ref, func(key, _ []byte) bool { r.note(key); return true })
 		err = r.err
 	}
-	meta := m.Get(Meta)
+	meta := m.Get(meta)
 	if meta == nil {
 		return params, err
 	}
@@ -123,7 +123,7 @@ func (m *Members) Read(params json.RawMessage) (on json.RawMessage, err error) {
 }
 
 // readMeta reads _meta, and reports whether it has reserved keys.
-func (m *Members) readMeta(meta json.RawMessage) (reserved bool, err error) {
+func (m *members) readMeta(meta json.RawMessage) (reserved bool, err error) {
 	s := spelling{where: "params._meta", names: metaNames}
 	jsonscan.Each(meta, func(key, value []byte) bool {
 		if i := s.note(key); i >= 0 {
@@ -135,7 +135,7 @@ func (m *Members) readMeta(meta json.RawMessage) (reserved bool, err error) {
 	return reserved, s.err
 }
 
-func (m *Members) noteMeta(name string, value json.RawMessage) {
+func (m *members) noteMeta(name string, value json.RawMessage) {
 	switch name {
 	case progressToken:
 		m.Token = value

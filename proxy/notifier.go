@@ -20,7 +20,7 @@ import (
 )
 
 // Options configure a Notifier.
-type NotifierOptions struct {
+type notifierOptions struct {
 	Log *slog.Logger
 	// Backends returns the backends whose tools may be called.
 	Backends func() []*backends.Backend
@@ -28,19 +28,19 @@ type NotifierOptions struct {
 	Spawn func(f func()) bool
 }
 
-// Notifier delivers the events in the outbox of a store. Its methods must not be called concurrently.
-type Notifier struct {
-	o    NotifierOptions
+// notifier delivers the events in the outbox of a store. Its methods must not be called concurrently.
+type notifier struct {
+	o    notifierOptions
 	of   *config.Notify     // nil before Use
 	stop context.CancelFunc // nil: nothing is delivered
 	done chan struct{}
 }
 
 // New makes a Notifier that delivers nothing until Use.
-func NotifierNew(o NotifierOptions) *Notifier { return &Notifier{o: o} }
+func notifierNew(o notifierOptions) *notifier { return &notifier{o: o} }
 
 // Close stops delivering.
-func (n *Notifier) Close() {
+func (n *notifier) Close() {
 	if n.stop != nil {
 		n.stop()
 		<-n.done
@@ -49,7 +49,7 @@ func (n *Notifier) Close() {
 }
 
 // Use delivers the events of s as the configuration says. ring signs requests to a URL; nil: they are not signed.
-func (n *Notifier) Use(of config.Notify, s durablepkg.RunsStore, ring *durablepkg.Ring) {
+func (n *notifier) Use(of config.Notify, s durablepkg.RunsStore, ring *durablepkg.Ring) {
 	if n.of != nil && reflect.DeepEqual(*n.of, of) {
 		return
 	}
@@ -73,7 +73,7 @@ func (n *Notifier) Use(of config.Notify, s durablepkg.RunsStore, ring *durablepk
 }
 
 // byTool delivers an event by calling a tool, named backend.tool, with the message as its arguments.
-func (n *Notifier) byTool(origin string) func(context.Context, durablepkg.Event) error {
+func (n *notifier) byTool(origin string) func(context.Context, durablepkg.Event) error {
 	name, tool, _ := strings.Cut(origin, ".")
 	return func(ctx context.Context, e durablepkg.Event) error {
 		all := n.o.Backends()

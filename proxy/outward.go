@@ -22,7 +22,7 @@ type Request struct {
 }
 
 // Of returns the Request of ctx; the zero value if there is none.
-func OutwardOf(ctx context.Context) Request {
+func outwardOf(ctx context.Context) Request {
 	if r, ok := ctx.Value(outwardKey{}).(*Request); ok {
 		return *r
 	}
@@ -30,16 +30,16 @@ func OutwardOf(ctx context.Context) Request {
 }
 
 // Rules are the settings of a configuration about that.
-type OutwardRules struct {
+type outwardRules struct {
 	headers []string // canonical names
 	tokens  bool     // a backend's credentials are exchanged for those of principals
 	names   bool     // a backend gets the name of the user
 	base    string   // where browsers reach the endpoint; "": at the Host of the request
 }
 
-// RulesOf returns the rules of a configuration.
-func RulesOf(cfg *config.Config) *OutwardRules {
-	o := &OutwardRules{base: cfg.BrowsersAt()}
+// rulesOf returns the rules of a configuration.
+func rulesOf(cfg *config.Config) *outwardRules {
+	o := &outwardRules{base: cfg.BrowsersAt()}
 	for _, name := range cfg.PassthroughHeaders {
 		o.headers = append(o.headers, http.CanonicalHeaderKey(name))
 	}
@@ -52,10 +52,10 @@ func RulesOf(cfg *config.Config) *OutwardRules {
 }
 
 // PerPrincipal reports whether a backend uses credentials of principals. o is nil before the first configuration.
-func (o *OutwardRules) PerPrincipal() bool { return o != nil && o.tokens }
+func (o *outwardRules) PerPrincipal() bool { return o != nil && o.tokens }
 
 // Context adds the Request to the context of a client's request.
-func (o *OutwardRules) Context(r *http.Request, who *auth.Principal) context.Context {
+func (o *outwardRules) Context(r *http.Request, who *auth.Principal) context.Context {
 	ctx := r.Context()
 	if o == nil {
 		return ctx
@@ -68,7 +68,7 @@ func (o *OutwardRules) Context(r *http.Request, who *auth.Principal) context.Con
 }
 
 // header returns the headers of r to pass on.
-func (o *OutwardRules) header(r *http.Request) (header http.Header) {
+func (o *outwardRules) header(r *http.Request) (header http.Header) {
 	for _, name := range o.headers {
 		if values := r.Header[name]; len(values) > 0 {
 			if header == nil {
@@ -81,7 +81,7 @@ func (o *OutwardRules) header(r *http.Request) (header http.Header) {
 }
 
 // user is the user of r, as far as backends need to know; nil if anonymous.
-func (o *OutwardRules) user(r *http.Request, who *auth.Principal) *credentials.User {
+func (o *outwardRules) user(r *http.Request, who *auth.Principal) *credentials.User {
 	if who == nil || !o.tokens && !o.names {
 		return nil
 	}
@@ -93,7 +93,7 @@ func (o *OutwardRules) user(r *http.Request, who *auth.Principal) *credentials.U
 }
 
 // baseOf is where the browser of r's user reaches the endpoint.
-func (o *OutwardRules) baseOf(r *http.Request) string {
+func (o *outwardRules) baseOf(r *http.Request) string {
 	switch {
 	case o.base != "" || !o.tokens || r.Host == "":
 		return o.base

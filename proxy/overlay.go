@@ -22,8 +22,8 @@ import (
 	"github.com/vmcp-dev/vmcp/proxy/catalog"
 )
 
-// Overlay has the offers of backends to one session that differ from their common ones.
-type Overlay struct {
+// overlay has the offers of backends to one session that differ from their common ones.
+type overlay struct {
 	Offers map[*backends.Backend]*backends.Offer
 	key    [sha256.Size]byte // hash of the offers
 }
@@ -31,8 +31,8 @@ type Overlay struct {
 // most bounds the cached catalogs.
 const overlayMost = 64
 
-// A Set is the cache of catalogs with overlays for one base catalog. The zero value is empty.
-type Set struct {
+// A set is the cache of catalogs with overlays for one base catalog. The zero value is empty.
+type set struct {
 	mu    sync.Mutex
 	base  *catalog.Catalog
 	byKey map[[sha256.Size]byte]*catalog.Catalog
@@ -40,7 +40,7 @@ type Set struct {
 }
 
 // Ask asks backends for their offers to one session; nil if each offers what it offers to all.
-func Ask(ctx context.Context, all []*backends.Backend, session string) *Overlay {
+func Ask(ctx context.Context, all []*backends.Backend, session string) *overlay {
 	offers := make([]*backends.Offer, len(all))
 	var asking sync.WaitGroup
 	for i, be := range all {
@@ -49,7 +49,7 @@ func Ask(ctx context.Context, all []*backends.Backend, session string) *Overlay 
 		}
 	}
 	asking.Wait()
-	o := &Overlay{Offers: map[*backends.Backend]*backends.Offer{}}
+	o := &overlay{Offers: map[*backends.Backend]*backends.Offer{}}
 	digest := sha256.New()
 	for i, be := range all {
 		if offers[i] != nil && offers[i] != be.Offer() {
@@ -81,7 +81,7 @@ func addOffer(digest hash.Hash, backend string, offer *backends.Offer) {
 }
 
 // Find returns the cached catalog for base with an overlay; nil if there is none.
-func (t *Set) Find(base *catalog.Catalog, o *Overlay) *catalog.Catalog {
+func (t *set) Find(base *catalog.Catalog, o *overlay) *catalog.Catalog {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.base != base {
@@ -91,7 +91,7 @@ func (t *Set) Find(base *catalog.Catalog, o *Overlay) *catalog.Catalog {
 }
 
 // Add caches c, which is base with an overlay.
-func (t *Set) Add(base *catalog.Catalog, o *Overlay, c *catalog.Catalog) {
+func (t *set) Add(base *catalog.Catalog, o *overlay, c *catalog.Catalog) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.base != base {

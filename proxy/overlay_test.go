@@ -8,9 +8,9 @@ import (
 
 // TestCatalogsAreBounded: the newest are cached; another base catalog clears the cache.
 func TestCatalogsAreBounded(t *testing.T) {
-	var kept Set
+	var kept set
 	base := &catalog.Catalog{}
-	of := func(i int) *Overlay { return &Overlay{key: [32]byte{byte(i), byte(i >> 8)}} }
+	of := func(i int) *overlay { return &overlay{key: [32]byte{byte(i), byte(i >> 8)}} }
 	for i := range overlayMost + 10 {
 		kept.Add(base, of(i), &catalog.Catalog{})
 	}

@@ -19,7 +19,7 @@ type peer struct {
 	p         *Proxy
 	session   *edge.Session
 	outOfCall *exchange                      // receives what backends send while no call of the session is running
-	overlay   atomic.Pointer[Overlay]        // offers to this session only; nil for none
+	overlay   atomic.Pointer[overlay]        // offers to this session only; nil for none
 	tasks     bool                           // initialize declared tasks to the client
 	principal atomic.Pointer[auth.Principal] // of the last request; nil is anonymous
 	followed  subscriptions.Followed
@@ -90,7 +90,7 @@ func (p *Proxy) currentCatalog(ctx context.Context, c *edge.Client) *catalog.Cat
 }
 
 // overlaid is the catalog with an overlay, cached.
-func (p *Proxy) overlaid(o *Overlay) *catalog.Catalog {
+func (p *Proxy) overlaid(o *overlay) *catalog.Catalog {
 	if c := p.overlays.Find(p.catalog.Load(), o); c != nil {
 		return c
 	}

@@ -110,19 +110,19 @@ type Proxy struct {
 	secrets   *secret.Redactor
 	spans     *observe.Spans
 	backends  *backends.Set
-	outward   atomic.Pointer[OutwardRules]
+	outward   atomic.Pointer[outwardRules]
 	rules     atomic.Pointer[AccessRules] // nil: no policies
 	catalog   atomic.Pointer[catalog.Catalog]
 	edge      *edge.Server
 	metrics   *observe.Metrics
 	hidePage  atomic.Bool // /metrics is not served
-	record    *Recorder
+	record    *recorder
 	suspended *runs.Table
 	runs      *runs.Keeper
 	pings     pings
 	durable   atomic.Pointer[changeable]      // settings of runs
 	stored    *config.Config                  // the configuration with which the store was opened; nil: a store in memory. Guarded by applying
-	notifier  *Notifier                       // guarded by applying
+	notifier  *notifier                       // guarded by applying
 	ring      *durable.Ring                   // of the store; nil without keys. Guarded by applying
 	members   atomic.Pointer[cluster.Members] // nil: not in a cluster
 	routing   atomic.Pointer[cluster.Set]     // to the other replicas; nil: not in a cluster
@@ -132,7 +132,7 @@ type Proxy struct {
 	quota     policy.Quota
 
 	subscriptions *subscriptions.Set
-	overlays      Set
+	overlays      set
 	pins          catalog.Report
 	recording     *runs.Recorder
 
@@ -181,7 +181,7 @@ func New(o Options) *Proxy {
 	p.life, p.end = context.WithCancel(context.Background())
 	p.suspended = runs.SuspendedNew(p.spawn)
 	p.spans = observe.SpansNew(o.Tracer, p.secrets.Text)
-	p.record = RecordNew(RecordOptions{Server: o.Server, Out: o.AuditOut, Log: o.Log, Secrets: o.Secrets, Address: func(r *http.Request) string { return p.edge.AddressOf(r) }})
+	p.record = recordNew(recordOptions{Server: o.Server, Out: o.AuditOut, Log: o.Log, Secrets: o.Secrets, Address: func(r *http.Request) string { return p.edge.AddressOf(r) }})
 	p.recording = runs.RecordingNew(runs.RecordingOptions{Log: o.Log, Secrets: o.Secrets, Recorded: o.Recorded, Full: o.RecordFull})
 	p.edge = edge.New(edge.Options{Handler: p, Log: o.Log, Profile: o.Profile, Page: p.servePage, Operators: p.serveOperators, Login: p.serveLogin, Refused: p.refused, Turned: p.record.Refused, Within: p.within})
 	p.subscriptions = subscriptions.New(subscriptions.Options{
@@ -208,7 +208,7 @@ func New(o Options) *Proxy {
 	p.scripts = &catalog.Set{}
 	p.catalog.Store(catalog.Build(p.config, nil, nil, p.scripts, p.introduction()))
 	p.newRuns()
-	p.notifier = NotifierNew(NotifierOptions{Log: p.log, Backends: p.backends.All, Spawn: p.spawn})
+	p.notifier = notifierNew(notifierOptions{Log: p.log, Backends: p.backends.All, Spawn: p.spawn})
 	p.metrics = observe.MetricsNew(p.state, o.Metrics, o.MemoryLimit)
 	p.history = runs.HistoryNew(runs.HistoryOptions{Secrets: p.secrets, Store: p.runs.Store, Changed: func() { p.console.Wake() }})
 	p.hosts = p.newHosts()
@@ -356,7 +356,7 @@ func (p *Proxy) adopt(cfg *config.Config, scripts *catalog.Set, rules *AccessRul
 	p.rules.Store(rules) // not before, since without policies everything would be visible for a moment
 	p.config, p.scripts = cfg, scripts
 	p.lines.RetainOnly(names(p.backends.All()))
-	p.outward.Store(RulesOf(cfg))
+	p.outward.Store(rulesOf(cfg))
 	p.settled = make(chan struct{})
 	p.beginStart(cfg)
 	p.admission.Set(cfg.Limits)

@@ -27,7 +27,7 @@ import (
 )
 
 // Options configure a Recorder.
-type RecordOptions struct {
+type recordOptions struct {
 	Server  string    // name of the endpoint, if the process has several
 	Out     io.Writer // output of an audit log without a file
 	Log     *slog.Logger
@@ -35,43 +35,43 @@ type RecordOptions struct {
 	Address func(*http.Request) string // remote address of a request, behind trusted proxies
 }
 
-// A Recorder writes the audit log of the current configuration.
-type Recorder struct {
-	o         RecordOptions
-	log       atomic.Pointer[Log] // nil: no audit
+// A recorder writes the audit log of the current configuration.
+type recorder struct {
+	o         recordOptions
+	log       atomic.Pointer[log] // nil: no audit
 	unwritten atomic.Uint64
 }
 
 // New makes a Recorder without an audit log; Use sets one.
-func RecordNew(o RecordOptions) *Recorder { return &Recorder{o: o} }
+func recordNew(o recordOptions) *recorder { return &recorder{o: o} }
 
-// Log is the audit log of one configuration. A nil Log records nothing.
-type Log struct {
+// log is the audit log of one configuration. A nil Log records nothing.
+type log struct {
 	*audit.Log
 	cfg config.Audit
 }
 
 // Log is the current audit log; nil for none.
-func (r *Recorder) Log() *Log { return r.log.Load() }
+func (r *recorder) Log() *log { return r.log.Load() }
 
 // Strict reports whether calls wait until their events are on disk.
-func (l *Log) Strict() bool { return l != nil && l.cfg.Mode == "strict" }
+func (l *log) Strict() bool { return l != nil && l.cfg.Mode == "strict" }
 
 // Responses reports whether events contain the results of calls.
-func (l *Log) Responses() bool { return l != nil && l.cfg.IncludeResponseData }
+func (l *log) Responses() bool { return l != nil && l.cfg.IncludeResponseData }
 
 // wants reports whether events of a type are recorded.
-func (l *Log) wants(kind string) bool { return l != nil && l.Log.Wants(kind) }
+func (l *log) wants(kind string) bool { return l != nil && l.Log.Wants(kind) }
 
 const (
-	// MaxName bounds a name in an event, in bytes.
-	MaxName = 256
+	// maxName bounds a name in an event, in bytes.
+	maxName = 256
 	// commitWithin is how long a call waits for its event to be on disk.
 	commitWithin = 10 * time.Second
 )
 
 // Open opens the audit log of a configuration, or returns the current one if nothing has changed.
-func (r *Recorder) Open(cfg *config.Config) (*Log, error) {
+func (r *recorder) Open(cfg *config.Config) (*log, error) {
 	a, old := cfg.Audit, r.log.Load()
 	if !a.Enabled {
 		return nil, nil
@@ -86,27 +86,27 @@ func (r *Recorder) Open(cfg *config.Config) (*Log, error) {
 	if err != nil {
 		return nil, errors.New("audit.logFile: " + err.Error())
 	}
-	return &Log{l, a}, nil
+	return &log{l, a}, nil
 }
 
 // Use makes l the current log, after the events queued in the previous one are written.
-func (r *Recorder) Use(l *Log) {
+func (r *recorder) Use(l *log) {
 	if old := r.log.Swap(l); old != nil && old != l {
 		r.close(old)
 	}
 }
 
 // Discard closes a log of a configuration that was not applied.
-func (r *Recorder) Discard(l *Log) {
+func (r *recorder) Discard(l *log) {
 	if l != r.log.Load() {
 		r.close(l)
 	}
 }
 
 // Close writes the queued events.
-func (r *Recorder) Close() { r.close(r.log.Load()) }
+func (r *recorder) Close() { r.close(r.log.Load()) }
 
-func (r *Recorder) close(l *Log) {
+func (r *recorder) close(l *log) {
 	if l == nil {
 		return
 	}
@@ -116,14 +116,14 @@ func (r *Recorder) close(l *Log) {
 }
 
 // Reopen reopens the audit file under its configured name, after log rotation has renamed the previous one.
-func (r *Recorder) Reopen() {
+func (r *recorder) Reopen() {
 	if l := r.log.Load(); l != nil {
 		l.Reopen()
 	}
 }
 
 // write queues an event in the current log. A log that was replaced meanwhile refuses it.
-func (r *Recorder) write(e *audit.Event) {
+func (r *recorder) write(e *audit.Event) {
 	e.Extra.Server = r.o.Server
 	for l := r.log.Load(); l != nil; l = r.log.Load() {
 		if !errors.Is(l.Append(e), audit.ErrClosed) || r.log.Load() == l {
@@ -134,7 +134,7 @@ func (r *Recorder) write(e *audit.Event) {
 
 // Put queues an event. If the audit is strict, it waits until the event is on disk; after an error nothing may be done
 // or answered.
-func (r *Recorder) Put(ctx context.Context, e *audit.Event) error {
+func (r *recorder) Put(ctx context.Context, e *audit.Event) error {
 	if r.log.Load().Strict() {
 		return r.commit(ctx, e)
 	}
@@ -142,7 +142,7 @@ func (r *Recorder) Put(ctx context.Context, e *audit.Event) error {
 	return nil
 }
 
-func (r *Recorder) commit(ctx context.Context, e *audit.Event) error {
+func (r *recorder) commit(ctx context.Context, e *audit.Event) error {
 	e.Extra.Server = r.o.Server
 	ctx, done := context.WithTimeout(context.WithoutCancel(ctx), commitWithin)
 	defer done()
@@ -167,10 +167,10 @@ var errUnwritten = &edge.Refusal{
 }
 
 // Unwritten is the number of events that could not be written.
-func (r *Recorder) Unwritten() uint64 { return r.unwritten.Load() }
+func (r *recorder) Unwritten() uint64 { return r.unwritten.Load() }
 
 // Refused records a request that the edge refused.
-func (r *Recorder) Refused(req *http.Request, status int, reason string) {
+func (r *recorder) Refused(req *http.Request, status int, reason string) {
 	if !r.log.Load().wants(audit.HTTPRequest) {
 		return
 	}
@@ -181,7 +181,7 @@ func (r *Recorder) Refused(req *http.Request, status int, reason string) {
 	e.Source = r.source(req)
 	e.Target.Endpoint, e.Target.Method = req.URL.Path, req.Method
 	if req.URL.Path != "/mcp" { // the path is the client's text
-		e.Target.Endpoint = display.Bytes(r.o.Secrets.Text(req.URL.Path), MaxName)
+		e.Target.Endpoint = display.Bytes(r.o.Secrets.Text(req.URL.Path), maxName)
 	}
 	e.Target.Method = display.Bytes(e.Target.Method, 32)
 	e.Extra.Transport, e.Extra.Code, e.Extra.Reason = "streamable-http", status, reason
@@ -192,7 +192,7 @@ func (r *Recorder) Refused(req *http.Request, status int, reason string) {
 }
 
 // Applied records that a configuration was applied.
-func (r *Recorder) Applied(cfg *config.Config) {
+func (r *recorder) Applied(cfg *config.Config) {
 	if r.log.Load() == nil {
 		return
 	}
@@ -208,7 +208,7 @@ func (r *Recorder) Applied(cfg *config.Config) {
 }
 
 // Unpinned records a definition, or instructions, that differ from their pin.
-func (r *Recorder) Unpinned(v *catalog.Violation) {
+func (r *recorder) Unpinned(v *catalog.Violation) {
 	if r.log.Load() == nil {
 		return
 	}
@@ -216,7 +216,7 @@ func (r *Recorder) Unpinned(v *catalog.Violation) {
 	if v.Withheld {
 		e.Outcome = audit.Denied
 	}
-	e.Target = audit.Target{Type: string(v.Name.Kind), Backend: v.Name.Backend, Original: display.Bytes(r.o.Secrets.Text(v.Name.Own), MaxName)}
+	e.Target = audit.Target{Type: string(v.Name.Kind), Backend: v.Name.Backend, Original: display.Bytes(r.o.Secrets.Text(v.Name.Own), maxName)}
 	e.Extra.Reason = v.Reason
 	e.Data = new(jsonscan.Object).Text("pinned", v.Pinned).Text("offered", v.Offered).JSON()
 	r.write(e)

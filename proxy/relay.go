@@ -34,7 +34,7 @@ func (p *Proxy) relay(ctx context.Context, x *exchange, e *catalog.Entry) (*back
 		Params:     params,
 		For:        x.callerIn(ctx),
 		Idempotent: x.method != wire.ToolsCall,
-		Header:     e.ForwardedHeaders(x.Get(Arguments), x.header),
+		Header:     e.ForwardedHeaders(x.Get(arguments), x.header),
 	}
 	if key := x.script.IdempotencyKey(); key != "" && e.IdempotencyHeader != "" {
 		if req.For.Header = req.For.Header.Clone(); req.For.Header == nil { // it may belong to the request
@@ -91,7 +91,7 @@ func (p *Proxy) servePending(ctx context.Context, x *exchange, call func(context
 		return nil, runs.ErrState
 	}
 	x.audit.run = l.Run
-	l.Resume(ctx, x.out, x.Get(Responses))
+	l.Resume(ctx, x.out, x.Get(responses))
 	return x.await(ctx, l)
 }
 
@@ -120,7 +120,7 @@ func (x *exchange) binding() []byte {
 	if x.client.Profile != "" {
 		method += " " + x.client.Profile
 	}
-	return runs.Binding(x.client.Principal, method, jsonscan.Compact(x.Get(Name)), jsonscan.Compact(x.Get(URI)), jsonscan.Compact(x.Get(Arguments)))
+	return runs.Binding(x.client.Principal, method, jsonscan.Compact(x.Get(Name)), jsonscan.Compact(x.Get(uri)), jsonscan.Compact(x.Get(arguments)))
 }
 
 // returns reports whether a request has the requestState of a suspended call or run.

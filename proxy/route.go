@@ -148,7 +148,7 @@ func (p *Proxy) toolOf(ctx context.Context, x *exchange) (*catalog.Entry, error)
 		return catalog.Gone(jsonscan.Text(name)), nil
 	}
 	if err == nil && x.header != nil && x.client.Modern() {
-		err = e.CheckHeaders(x.Get(Arguments), x.header)
+		err = e.CheckHeaders(x.Get(arguments), x.header)
 	}
 	return e, err
 }
@@ -177,7 +177,7 @@ func (p *Proxy) promptOf(ctx context.Context, x *exchange) (*catalog.Entry, erro
 }
 
 func (p *Proxy) resourceOf(ctx context.Context, x *exchange) (*catalog.Entry, error) {
-	uri := jsonscan.Text(x.Get(URI))
+	uri := jsonscan.Text(x.Get(uri))
 	e, err := p.clientResource(ctx, x, uri)
 	if e == nil && err == nil {
 		err = noResource(x.client, uri)
@@ -248,7 +248,7 @@ func (p *Proxy) setLevel(ctx context.Context, x *exchange) (*backends.Response, 
 }
 
 func (p *Proxy) subscribe(ctx context.Context, x *exchange, e *catalog.Entry) (*backends.Response, error) {
-	err := p.subscriptions.Subscribe(ctx, x.client.Session, x.callerIn(ctx), e, jsonscan.Text(x.Get(URI)))
+	err := p.subscriptions.Subscribe(ctx, x.client.Session, x.callerIn(ctx), e, jsonscan.Text(x.Get(uri)))
 	if err != nil {
 		return nil, err
 	}
@@ -257,7 +257,7 @@ func (p *Proxy) subscribe(ctx context.Context, x *exchange, e *catalog.Entry) (*
 }
 
 func (p *Proxy) unsubscribe(ctx context.Context, x *exchange) (*backends.Response, error) {
-	err := p.subscriptions.Unsubscribe(ctx, x.client.Session, x.callerIn(ctx), jsonscan.Text(x.Get(URI)))
+	err := p.subscriptions.Unsubscribe(ctx, x.client.Session, x.callerIn(ctx), jsonscan.Text(x.Get(uri)))
 	if err != nil {
 		return nil, err
 	}

@@ -68,10 +68,10 @@ var callOfScript = callable{
 // calledByScript runs or relays a call of a script.
 func (p *Proxy) calledByScript(ctx context.Context, x *exchange, e *catalog.Entry) (*backends.Response, error) {
 	if e.Script != nil {
-		return x.script.Nested(ctx, x, e, x.Get(Arguments))
+		return x.script.Nested(ctx, x, e, x.Get(arguments))
 	}
 	if !x.script.Options.Unchecked {
-		if err := e.CheckInput(wire.OrEmpty(x.Get(Arguments))); err != nil {
+		if err := e.CheckInput(wire.OrEmpty(x.Get(arguments))); err != nil {
 			return nil, &builtins.ToolError{Kind: builtins.InvalidInput, Msg: err.Error()}
 		}
 	}

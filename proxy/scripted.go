@@ -77,7 +77,7 @@ func (p *Proxy) callScript(ctx context.Context, x *exchange, e *catalog.Entry) (
 	if !c.never && (key != "" || e.Script.Durable.When == "always") {
 		return c.first(ctx, key)
 	}
-	run, settings := c.run(ctx, x.Get(Arguments))
+	run, settings := c.run(ctx, x.Get(arguments))
 	part := p.runs.Begin(run, settings, c.never)
 	c.id = part.ID
 	resp, again, err := c.lead(ctx, part)
@@ -105,7 +105,7 @@ func (c *scriptedCall) run(ctx context.Context, args json.RawMessage) (r durable
 
 // first creates a run with a row, or finds the one with the same key.
 func (c *scriptedCall) first(ctx context.Context, key string) (*backends.Response, error) {
-	args, err := c.entry.Script.Arguments(c.x.Get(Arguments))
+	args, err := c.entry.Script.Arguments(c.x.Get(arguments))
 	if err != nil {
 		return c.answer(builtins.ErrorResult(c.p.secrets.Text(err.Error())), "")
 	}
@@ -130,7 +130,7 @@ func (c *scriptedCall) again(ctx context.Context, state json.RawMessage) (*backe
 	}
 	c.id, c.never = handle, kind == runs.Never
 	var err error
-	jsonscan.Each(c.x.Get(Responses), func(key, value []byte) bool {
+	jsonscan.Each(c.x.Get(responses), func(key, value []byte) bool {
 		c.brought[string(key)] = true
 		err = c.p.runs.Answer(ctx, c.id, string(key), jsonscan.Compact(value), c.never)
 		return err == nil

@@ -94,7 +94,7 @@ func (p *Proxy) clientPrompt(ctx context.Context, x *exchange, name string) (*ca
 	return e, err
 }
 
-// clientResource finds the entry that serves a URI for a client; nil if there is none.
+// clientResource finds the entry that serves a uri for a client; nil if there is none.
 func (p *Proxy) clientResource(ctx context.Context, x *exchange, uri string) (*catalog.Entry, error) {
 	return p.entryFor(ctx, x, catalog.Resource(uri))
 }

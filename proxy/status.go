@@ -21,10 +21,10 @@ import (
 // Status is the state of the proxy at one moment; the others are its parts.
 type (
 	Status        = status.Details
-	StorageStatus = status.Storage
+	storageStatus = status.Storage
 	BackendStatus = status.DetailsBackend
 	ToolStatus    = status.DetailsTool
-	ProfileStatus = status.DetailsProfile
+	profileStatus = status.DetailsProfile
 )
 
 // Status returns the state of the backends, the tools with their origin, including hidden ones, and the problems.
@@ -54,7 +54,7 @@ func (p *Proxy) serveReady(w http.ResponseWriter, r *http.Request, details bool)
 }
 
 // serves reports whether a required store answers, and the keys of this replica match those of the others.
-func (p *Proxy) serves(stored *StorageStatus) bool {
+func (p *Proxy) serves(stored *storageStatus) bool {
 	return (stored.OK || p.durable.Load().when != "always") && p.fits() == nil
 }
 
@@ -82,7 +82,7 @@ func (p *Proxy) strictly(query url.Values) bool {
 
 // page is the details as JSON, with secrets replaced. An endpoint that is not served is not ready, whatever its
 // backends are.
-func (p *Proxy) page(stored *StorageStatus, served, tools bool) []byte {
+func (p *Proxy) page(stored *storageStatus, served, tools bool) []byte {
 	s := p.Status()
 	s.Storage, s.Ready = stored, s.Ready && served
 	_, s.Draining = p.ready()

@@ -69,8 +69,8 @@ func (p *pings) run(ping func() error, done chan struct{}) {
 }
 
 // storage is the store of runs in /readyz.
-func (p *Proxy) storage(ctx context.Context) *StorageStatus {
-	s := &StorageStatus{Provider: config.StorageMemory, OK: true}
+func (p *Proxy) storage(ctx context.Context) *storageStatus {
+	s := &storageStatus{Provider: config.StorageMemory, OK: true}
 	if p.stored != nil {
 		s.Provider = p.stored.SessionStorage.Provider
 	}

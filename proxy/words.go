@@ -29,8 +29,8 @@ func Type(method string) string {
 	return audit.Request
 }
 
-// Kind is the type of the target of a call by that method.
-func Kind(method string) string {
+// kind is the type of the target of a call by that method.
+func kind(method string) string {
 	switch method {
 	case wire.ToolsCall:
 		return "tool"
@@ -44,8 +44,8 @@ func Kind(method string) string {
 	return ""
 }
 
-// Outcome is an outcome in the vocabulary of the audit.
-func Outcome(o observe.Outcome, err error) string {
+// outcome is an outcome in the vocabulary of the audit.
+func outcome(o observe.Outcome, err error) string {
 	switch o {
 	case observe.OK, observe.Suspended:
 		return audit.Success
@@ -54,7 +54,7 @@ func Outcome(o observe.Outcome, err error) string {
 	case observe.Denied:
 		return audit.Denied
 	}
-	switch Code(err) {
+	switch code(err) {
 	case wire.InvalidParams, wire.InvalidRequest, wire.ParseError, wire.MethodNotFound, wire.ResourceNotFound, wire.UnsupportedVersion, wire.MissingCapability, wire.HeaderMismatch:
 		return audit.Error
 	case wire.Denied, wire.TooMany:
@@ -63,8 +63,8 @@ func Outcome(o observe.Outcome, err error) string {
 	return audit.Failure
 }
 
-// Reason distinguishes outcomes for which the audit has the same word.
-func Reason(o observe.Outcome) string {
+// reason distinguishes outcomes for which the audit has the same word.
+func reason(o observe.Outcome) string {
 	switch o {
 	case observe.Suspended, observe.Timeout, observe.Cancelled, observe.Limit:
 		return o.String()
@@ -72,8 +72,8 @@ func Reason(o observe.Outcome) string {
 	return ""
 }
 
-// Code is the JSON-RPC code of an error, 0 for none.
-func Code(err error) int {
+// code is the JSON-RPC code of an error, 0 for none.
+func code(err error) int {
 	var rpc *wire.Error
 	if errors.As(err, &rpc) {
 		return rpc.Code

@@ -86,7 +86,7 @@ func (r *Run) unanswered(b *branch, e Effect, entry *Entry) (json.RawMessage, er
 	if isSuspended(err) {
 		return nil, err
 	}
-	entry.Ended = Stamp(r.clock.Now())
+	entry.Ended = stamp(r.clock.Now())
 	o := outcomeOf(entry, nil, err)
 	if over := r.turns.recordNow(o); over != nil {
 		return nil, over
@@ -152,7 +152,7 @@ func (r *Run) perform(b *branch, e Effect, entry *Entry, perform performer) (res
 		entry.Used, entry.Unsure = r.request().Noted(&b.effect)
 		entry.Read = b.read
 		err = r.classify(b, e, entry, err)
-		entry.Ended = Stamp(r.clock.Now())
+		entry.Ended = stamp(r.clock.Now())
 		return b.rounds.outcomeOf(entry, res, err)
 	})
 	switch {
@@ -173,7 +173,7 @@ func (r *Run) intend(b *branch, e Effect, entry *Entry) error {
 	case e.Lasts > 0 && !entry.Until.IsZero():
 		return nil
 	case e.Lasts > 0:
-		entry.Until, entry.Repeatable = Stamp(entry.Began.Add(e.Lasts)), true
+		entry.Until, entry.Repeatable = stamp(entry.Began.Add(e.Lasts)), true
 	case e.Repeatable:
 		entry.Repeatable = true
 		return nil
@@ -348,7 +348,7 @@ func (r *Run) rest(b *branch) performer {
 		case left <= 0:
 			return nil, nil
 		case r.log != nil && r.hold > 0 && left > r.hold:
-			return nil, &Suspended{Wake: Stamp(wake)}
+			return nil, &Suspended{Wake: stamp(wake)}
 		}
 		ctx, cancel := context.WithCancelCause(ctx)
 		watched := make(chan struct{})
@@ -357,7 +357,7 @@ func (r *Run) rest(b *branch) performer {
 		cancel(nil)
 		<-watched
 		if why := context.Cause(ctx); err != nil && (why == errPaused || why == errDrained) {
-			return nil, &Suspended{Wake: Stamp(wake), Paused: why == errPaused}
+			return nil, &Suspended{Wake: stamp(wake), Paused: why == errPaused}
 		}
 		return nil, err
 	}

@@ -12,10 +12,10 @@ import (
 	"github.com/vmcp-dev/vmcp/script/internal/meter"
 )
 
-// Trace returns the frames of err, and of the branches inside it. Where a builtin returned an error of a function that
+// trace returns the frames of err, and of the branches inside it. Where a builtin returned an error of a function that
 // it called, both errors have the enclosing frames, which are returned once. isBranch reports whether an error is that
 // of a branch, which has separate frames below.
-func Trace(err error, isBranch func(error) bool) (frames []starlark.CallFrame, suffix string) {
+func trace(err error, isBranch func(error) bool) (frames []starlark.CallFrame, suffix string) {
 	thread := 0 // where the frames of the present branch begin
 	for ; err != nil; err = errors.Unwrap(err) {
 		if isBranch(err) {
@@ -30,7 +30,7 @@ func Trace(err error, isBranch func(error) bool) (frames []starlark.CallFrame, s
 		}
 		frames = append(frames, eval.CallStack...)
 		suffix = ""
-		if n := len(frames); n > 0 && !InScript(frames[n-1]) && !hidden(frames[n-1]) {
+		if n := len(frames); n > 0 && !inScript(frames[n-1]) && !hidden(frames[n-1]) {
 			suffix = " in " + frames[n-1].Name
 		}
 	}
@@ -52,12 +52,12 @@ func evalError(err error) *starlark.EvalError {
 	return nil
 }
 
-// Write returns the text of frames, with msg as the error.
-func Write(frames []starlark.CallFrame, suffix, msg string) string {
+// write returns the text of frames, with msg as the error.
+func write(frames []starlark.CallFrame, suffix, msg string) string {
 	var b strings.Builder
 	b.WriteString("Traceback (most recent call last):\n")
 	for _, f := range frames {
-		if InScript(f) {
+		if inScript(f) {
 			fmt.Fprintf(&b, "  %s: in %s\n", f.Pos, f.Name)
 		}
 	}
@@ -65,8 +65,8 @@ func Write(frames []starlark.CallFrame, suffix, msg string) string {
 	return b.String()
 }
 
-// InScript reports whether f is a frame of a script, not of a builtin.
-func InScript(f starlark.CallFrame) bool { return f.Pos.Line > 0 }
+// inScript reports whether f is a frame of a script, not of a builtin.
+func inScript(f starlark.CallFrame) bool { return f.Pos.Line > 0 }
 
 // hidden reports whether f is a frame of an operation that the script did not write.
 func hidden(f starlark.CallFrame) bool { return strings.HasPrefix(f.Name, "$") }

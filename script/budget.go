@@ -71,7 +71,7 @@ func (b *branch) takeRead() int64 {
 }
 
 // request returns what all runs of one client request share.
-func (r *Run) request() *Request { return r.ledger.Request }
+func (r *Run) request() *request { return r.ledger.Request }
 
 // enter waits until limits.parallel of the request allows the effect of b. Instant effects do not wait.
 func (b *branch) enter(e Effect) error {

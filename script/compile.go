@@ -41,9 +41,9 @@ type Options struct {
 
 // Program is a compiled script with all files that it loads. It is immutable, and any number of runs of it may execute
 // at once.
-type CompileProgram struct {
-	Main   *Unit
-	Files  map[string]*Unit    // loaded files, by name
+type compileProgram struct {
+	Main   *unit
+	Files  map[string]*unit    // loaded files, by name
 	Names  starlark.StringDict // predeclared in every file
 	Limits limits.Run          // of runs that set none
 	Frames meter.Frames        // of all files
@@ -55,8 +55,8 @@ type CompileProgram struct {
 	entries bool              // Options.Entries
 }
 
-// Unit is one compiled file.
-type Unit struct {
+// unit is one compiled file.
+type unit struct {
 	Name   string
 	Source File
 	Code   *starlark.Program
@@ -70,11 +70,11 @@ type Unit struct {
 
 // Compile parses and compiles a file and everything that it loads. The error is a source.Errors with all problems of
 // the first file that has any.
-func CompileCompile(f File, o Options) (*CompileProgram, error) {
-	p := &CompileProgram{
-		Files:   map[string]*Unit{},
+func compileCompile(f File, o Options) (*compileProgram, error) {
+	p := &compileProgram{
+		Files:   map[string]*unit{},
 		Frames:  meter.Frames{},
-		Names:   Names(o.Builtins),
+		Names:   names(o.Builtins),
 		Limits:  o.Limits.Or(limits.Defaults()),
 		Cover:   o.Cover,
 		entries: o.Entries,
@@ -82,7 +82,7 @@ func CompileCompile(f File, o Options) (*CompileProgram, error) {
 	l := &loader{program: p, load: o.Load, inspect: o.Inspect, entries: o.Entries, functions: o.functions()}
 	main, err := l.file(f, nil)
 	if err != nil {
-		return nil, Located(err)
+		return nil, located(err)
 	}
 	p.Main = main
 	p.Hash = l.hash()
@@ -102,7 +102,7 @@ func (o *Options) functions() (names []string) {
 }
 
 // Sums returns the SHA-256 sums of the texts of all files, in hexadecimal, by the names used in positions.
-func (p *CompileProgram) Sums() map[string]string {
+func (p *compileProgram) Sums() map[string]string {
 	sums := map[string]string{}
 	for _, f := range append(slices.Collect(maps.Values(p.Files)), p.Main) {
 		sum := sha256.Sum256(f.Source.Source)
@@ -113,7 +113,7 @@ func (p *CompileProgram) Sums() map[string]string {
 
 // Sources returns the texts of all files of the program, by name. Compiling the main one with a Library of the others
 // gives a program with the same hash. The map must not be changed.
-func (p *CompileProgram) Sources() map[string]string {
+func (p *compileProgram) Sources() map[string]string {
 	p.once.Do(func() {
 		p.texts = map[string]string{p.Main.Name: string(p.Main.Source.Source)}
 		for name, f := range p.Files {
@@ -124,7 +124,7 @@ func (p *CompileProgram) Sources() map[string]string {
 }
 
 // Covered compiles the program once more; runs of the result count in c what they reach.
-func (p *CompileProgram) Covered(c *meter.Set) (*CompileProgram, error) {
+func (p *compileProgram) Covered(c *meter.Set) (*compileProgram, error) {
 	load := func(from, name string) (File, error) {
 		f := p.Main
 		if from != p.Main.Name {
@@ -132,12 +132,12 @@ func (p *CompileProgram) Covered(c *meter.Set) (*CompileProgram, error) {
 		}
 		return p.Files[f.Loads[name]].Source, nil
 	}
-	return CompileCompile(p.Main.Source, Options{Builtins: p.Names, Load: load, Limits: p.Limits, Entries: p.entries, Cover: c,
+	return compileCompile(p.Main.Source, Options{Builtins: p.Names, Load: load, Limits: p.Limits, Entries: p.entries, Cover: c,
 		Functions: slices.Sorted(maps.Keys(p.Main.Entries))})
 }
 
 // Texts returns the files of the program, the main one first.
-func (p *CompileProgram) Texts() []File {
+func (p *compileProgram) Texts() []File {
 	all := []File{p.Main.Source}
 	for _, name := range slices.Sorted(maps.Keys(p.Files)) {
 		all = append(all, p.Files[name].Source)
@@ -158,7 +158,7 @@ func loadPrivate(stmts []syntax.Stmt) {
 }
 
 // Exported returns the globals of a file under the names that load statements use.
-func (p *CompileProgram) Exported(globals starlark.StringDict) starlark.StringDict {
+func (p *compileProgram) Exported(globals starlark.StringDict) starlark.StringDict {
 	if !p.entries {
 		return globals
 	}
@@ -171,8 +171,8 @@ func (p *CompileProgram) Exported(globals starlark.StringDict) starlark.StringDi
 	return all
 }
 
-// Bundle is the source of a program, with all files that it loads.
-type Bundle struct {
+// bundle is the source of a program, with all files that it loads.
+type bundle struct {
 	Main   File                         `json:"main"`
 	Files  map[string]File              `json:"files"`
 	Loads  map[string]map[string]string `json:"loads"` // Unit.Loads, by file
@@ -182,8 +182,8 @@ type Bundle struct {
 }
 
 // Bundle returns the source from which another process compiles the same program, with an entry function; "" is run.
-func (p *CompileProgram) Bundle(entry string) *Bundle {
-	b := &Bundle{Entry: entry, Main: p.Main.Source, Files: map[string]File{}, Loads: map[string]map[string]string{p.Main.Name: p.Main.Loads}, Limits: p.Limits, Hash: p.Hash}
+func (p *compileProgram) Bundle(entry string) *bundle {
+	b := &bundle{Entry: entry, Main: p.Main.Source, Files: map[string]File{}, Loads: map[string]map[string]string{p.Main.Name: p.Main.Loads}, Limits: p.Limits, Hash: p.Hash}
 	for name, f := range p.Files {
 		b.Files[name], b.Loads[name] = f.Source, f.Loads
 	}
@@ -191,8 +191,8 @@ func (p *CompileProgram) Bundle(entry string) *Bundle {
 }
 
 // Compile compiles the program.
-func (b *Bundle) Compile(builtins starlark.StringDict) (*CompileProgram, error) {
-	p, err := CompileCompile(b.Main, Options{Builtins: builtins, Limits: b.Limits, Functions: []string{b.Entry}, Load: func(from, name string) (File, error) {
+func (b *bundle) Compile(builtins starlark.StringDict) (*compileProgram, error) {
+	p, err := compileCompile(b.Main, Options{Builtins: builtins, Limits: b.Limits, Functions: []string{b.Entry}, Load: func(from, name string) (File, error) {
 		f, ok := b.Files[b.Loads[from][name]]
 		if !ok {
 			return File{}, errors.New("not part of the program")
@@ -206,7 +206,7 @@ func (b *Bundle) Compile(builtins starlark.StringDict) (*CompileProgram, error) 
 }
 
 // compile compiles a parsed file. The tree is rewritten.
-func (l *loader) compile(f *Unit) error {
+func (l *loader) compile(f *unit) error {
 	if l.inspect != nil {
 		if err := l.inspect(f.tree); err != nil {
 			return err

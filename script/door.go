@@ -70,7 +70,7 @@ func (r *Run) Do(t *starlark.Thread, e Effect, perform func(context.Context) (js
 	if e.Sleep {
 		perform = r.rest(b)
 	}
-	entry := Entry{Key: key, Kind: e.Kind, Digest: Digest([]byte(e.Name), e.Args), Name: e.Name, Switch: !e.Instant, Began: Stamp(r.clock.Now())}
+	entry := Entry{Key: key, Kind: e.Kind, Digest: digest([]byte(e.Name), e.Args), Name: e.Name, Switch: !e.Instant, Began: stamp(r.clock.Now())}
 	if !e.Instant {
 		entry.Args = e.Args
 	}
@@ -92,7 +92,7 @@ func (r *Run) Do(t *starlark.Thread, e Effect, perform func(context.Context) (js
 // lasted returns how long an effect took, or has taken until now.
 func (r *Run) lasted(e Entry) time.Duration {
 	if e.Ended.IsZero() {
-		e.Ended = Stamp(r.clock.Now())
+		e.Ended = stamp(r.clock.Now())
 	}
 	return e.Ended.Sub(e.Began)
 }
@@ -125,7 +125,7 @@ func (b *branch) position() string {
 // innermost returns the innermost position of t that is in a script.
 func innermost(t *starlark.Thread) (at syntax.Position) {
 	for i := range t.CallStackDepth() {
-		if f := t.CallFrame(i); InScript(f) {
+		if f := t.CallFrame(i); inScript(f) {
 			return f.Pos
 		}
 	}

@@ -97,20 +97,20 @@ func runError(err error) *Error {
 	if errors.As(err, &done) {
 		return done
 	}
-	frames, suffix := Trace(err, isBranch)
+	frames, suffix := trace(err, isBranch)
 	e := &Error{Msg: Clip(err.Error()), Err: err}
 	var missing *meter.MissingKey
 	if errors.As(err, &missing) {
 		e.Msg += missing.Others()
 	}
 	for i := len(frames) - 1; i >= 0; i-- {
-		if InScript(frames[i]) {
+		if inScript(frames[i]) {
 			e.Pos = frames[i].Pos
 			break
 		}
 	}
 	if e.Pos.IsValid() {
-		e.Backtrace = Write(frames, suffix, e.Msg)
+		e.Backtrace = write(frames, suffix, e.Msg)
 	}
 	var limit *LimitError
 	if errors.As(err, &limit) && !limit.Pos.IsValid() {

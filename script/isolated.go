@@ -74,13 +74,13 @@ const (
 
 // workerSession is the session of a run's worker, with the codec for its errors.
 type workerSession struct {
-	*Session
+	*session
 	isolation Isolation
 }
 
 // farBranch is a branch that computes in a worker.
 type farBranch struct {
-	*SessionBranch
+	*sessionBranch
 	suspended *Suspended   // its last suspension
 	failed    map[int]bool // branches of its parallel() whose errors the worker has
 	logged    int64        // bytes of log charged and not written
@@ -100,13 +100,13 @@ func (r *Run) isolate(ctx context.Context, o RunOptions, end context.CancelCause
 	if err != nil {
 		return err
 	}
-	r.session = &workerSession{Open(ctx, SessionOptions{Channel: channel, Encode: o.Isolation.EncodeError, End: end, Answers: int64(r.limits.Result)}), o.Isolation}
+	r.session = &workerSession{Open(ctx, sessionOptions{Channel: channel, Encode: o.Isolation.EncodeError, End: end, Answers: int64(r.limits.Result)}), o.Isolation}
 	r.request().Weigh(WorkerMemory)
 	program, err := json.Marshal(r.program.compiled.Bundle(r.program.Function()))
 	if err != nil {
 		return err
 	}
-	return r.session.Send(&Message{Kind: MessageProgram, Parts: [][]byte{program}})
+	return r.session.Send(&Message{Kind: messageProgram, Parts: [][]byte{program}})
 }
 
 // closeSession ends the worker, unless it belongs to the run that called r.
@@ -132,7 +132,7 @@ func (r *Run) farMain(b *branch, entry string, args json.RawMessage) (*Result, e
 	if err := r.grow(); err != nil {
 		return nil, err
 	}
-	m, err := r.drive(b, &Message{Kind: MessageRun, Numbers: []int64{numberOf(r.host != nil), r.began.UnixNano()}, Parts: [][]byte{[]byte(entry), args, limits}})
+	m, err := r.drive(b, &Message{Kind: messageRun, Numbers: []int64{numberOf(r.host != nil), r.began.UnixNano()}, Parts: [][]byte{[]byte(entry), args, limits}})
 	if err != nil {
 		return nil, err
 	}
@@ -142,11 +142,11 @@ func (r *Run) farMain(b *branch, entry string, args json.RawMessage) (*Result, e
 	res := &Result{Structured: m.Part(1), Content: m.Part(2), IsError: m.Number(Sent) == 1}
 	for _, part := range []json.RawMessage{res.Structured, res.Content} {
 		if part != nil && (!goodJSON(part) || int64(len(part)) > int64(r.limits.Output)) {
-			return nil, r.session.Refuse(Wrong("a result that is invalid or too long"))
+			return nil, r.session.Refuse(wrong("a result that is invalid or too long"))
 		}
 	}
 	if res.Content != nil && bytes.TrimSpace(res.Content)[0] != '[' || res.Structured == nil && res.Content == nil {
-		return nil, r.session.Refuse(Wrong("a result that is neither a value nor content blocks"))
+		return nil, r.session.Refuse(wrong("a result that is neither a value nor content blocks"))
 	}
 	return res, nil
 }
@@ -158,7 +158,7 @@ func (r *Run) farBranch(b, parent *branch, i int) error {
 	if b.ctx.Err() != nil {
 		return ended(b.ctx)
 	}
-	m, err := r.drive(b, &Message{Kind: MessageBranch, Numbers: []int64{parent.far.ID, int64(i)}, Parts: [][]byte{[]byte(b.path)}})
+	m, err := r.drive(b, &Message{Kind: messageBranch, Numbers: []int64{parent.far.ID, int64(i)}, Parts: [][]byte{[]byte(b.path)}})
 	if err != nil {
 		return err
 	}
@@ -181,13 +181,13 @@ func (r *Run) took(b *branch, m *Message) error {
 	depth, weight, most, deepest := m.Number(4), m.Number(5), m.Number(6), m.Number(7)
 	switch {
 	case len(m.Numbers) < Sent:
-		return Wrong("counts are missing")
+		return wrong("counts are missing")
 	case memory < s.Memory || paid < s.Paid:
-		return Wrong("counts of memory that decrease")
+		return wrong("counts of memory that decrease")
 	case steps < math.MinInt32 || steps > s.Granted.Steps+meter.MostUnseen || memory > s.Granted.Memory:
-		return Wrong("counts of more than it was granted")
+		return wrong("counts of more than it was granted")
 	case min(depth, stack, paid, weight, most, deepest) < 0 || max(depth, deepest) > math.MaxInt32 || max(stack, paid, weight, most) > math.MaxInt64/4 || most > stack:
-		return Wrong("invalid counts of the stack")
+		return wrong("invalid counts of the stack")
 	}
 	s.Steps, s.Memory, s.Stack, s.Paid = steps, memory, stack, paid
 	r.budget.SetState(s)
@@ -198,8 +198,8 @@ func (r *Run) took(b *branch, m *Message) error {
 
 // drive sends m and performs what the worker asks for b, until the branch has ended; it returns the last message.
 func (r *Run) drive(b *branch, m *Message) (*Message, error) {
-	b.far = &farBranch{SessionBranch: r.session.Join(), failed: map[int]bool{}}
-	defer r.session.Leave(b.far.SessionBranch)
+	b.far = &farBranch{sessionBranch: r.session.Join(), failed: map[int]bool{}}
+	defer r.session.Leave(b.far.sessionBranch)
 	r.appendState(b, m)
 	for {
 		asked, err := r.turn(b, m)
@@ -263,7 +263,7 @@ func (r *Run) serve(b *branch, m *Message) (*Message, error) {
 	case Grant:
 		need, want := meter.Amount{Steps: arg(0), Memory: arg(1)}, meter.Amount{Steps: arg(2), Memory: arg(3)}
 		if min(need.Steps, need.Memory, want.Steps, want.Memory) < 0 {
-			return nil, Wrong("a request for a negative grant")
+			return nil, wrong("a request for a negative grant")
 		}
 		got, err := account{r}.Grant(need, want)
 		s := r.budget.State()
@@ -271,22 +271,22 @@ func (r *Run) serve(b *branch, m *Message) (*Message, error) {
 		s.Granted.Memory += got.Memory
 		r.budget.SetState(s)
 		r.pool.Share(b.ctx, &r.seat)
-		return &Message{Kind: Granted, Numbers: []int64{got.Steps, got.Memory}, Parts: [][]byte{codec.EncodeError(err)}}, nil
-	case Left:
+		return &Message{Kind: granted, Numbers: []int64{got.Steps, got.Memory}, Parts: [][]byte{codec.EncodeError(err)}}, nil
+	case left:
 		left := account{r}.Left()
-		return &Message{Kind: Granted, Numbers: []int64{left.Steps, left.Memory}}, nil
+		return &Message{Kind: granted, Numbers: []int64{left.Steps, left.Memory}}, nil
 	case Logged:
 		n := arg(0)
 		if n < 0 || n > math.MaxInt32 {
-			return nil, Wrong("a log line of %d bytes", n)
+			return nil, wrong("a log line of %d bytes", n)
 		}
 		err := r.ChargeLog(int(n))
 		if err == nil {
 			b.far.logged += n
 		}
-		return &Message{Kind: Reply, Parts: [][]byte{codec.EncodeError(err)}}, nil
+		return &Message{Kind: reply, Parts: [][]byte{codec.EncodeError(err)}}, nil
 	case Printed:
-		return &Message{Kind: Reply, Parts: [][]byte{codec.EncodeError(r.farPrinted(m, arg(0)))}}, nil
+		return &Message{Kind: reply, Parts: [][]byte{codec.EncodeError(r.farPrinted(m, arg(0)))}}, nil
 	case Host:
 		return r.ask(b.ctx, b, m, Sent, nil, "")
 	case Parallel:
@@ -295,7 +295,7 @@ func (r *Run) serve(b *branch, m *Message) (*Message, error) {
 	case Do:
 		return r.farDo(b, m)
 	}
-	return nil, Wrong("an unexpected kind %d", m.Kind)
+	return nil, wrong("an unexpected kind %d", m.Kind)
 }
 
 // farPrinted implements print() for a worker: n is the length of the text, which is not sent when it is longer than
@@ -303,7 +303,7 @@ func (r *Run) serve(b *branch, m *Message) (*Message, error) {
 func (r *Run) farPrinted(m *Message, n int64) error {
 	pos, text := m.Part(0), m.Part(1)
 	if len(pos) > mostText || n < int64(len(text)) || n > math.MaxInt32 {
-		return r.session.Refuse(Wrong("an invalid line of print()"))
+		return r.session.Refuse(wrong("an invalid line of print()"))
 	}
 	if err := r.ChargeLog(int(n)); err != nil {
 		return err
@@ -317,7 +317,7 @@ func (r *Run) farPrinted(m *Message, n int64) error {
 // farParallel is a parallel() whose branches compute in the worker.
 func (r *Run) farParallel(b *branch, n, width int64) (*Message, error) {
 	if n < 0 || n > math.MaxInt32 || width < 1 {
-		return nil, Wrong("a parallel() of %d branches", n)
+		return nil, wrong("a parallel() of %d branches", n)
 	}
 	clear(b.far.failed)
 	_, err := r.Parallel(b.thread, int(n), int(min(width, math.MaxInt32)), func(t *starlark.Thread, i int) (starlark.Value, error) {
@@ -343,13 +343,13 @@ func (r *Run) farDo(b *branch, m *Message) (*Message, error) {
 	e.Instant, e.Free, e.Repeatable, e.Sleep, e.Tells = flags&1 != 0, flags&2 != 0, flags&4 != 0, flags&8 != 0, flags&16 != 0
 	e.Lasts = time.Duration(m.Number(Sent + 2))
 	if err := r.session.isolation.Check(e); err != nil {
-		return nil, Wrong("%v", err)
+		return nil, wrong("%v", err)
 	}
 	switch n := m.Number(Sent); {
 	case n > int64(r.limits.Output): // too long in any case, so the worker did not send it
 		e.Args = make([]byte, r.limits.Output+1)
 	case e.Args != nil && !goodJSON(e.Args):
-		return nil, Wrong("arguments that are not JSON")
+		return nil, wrong("arguments that are not JSON")
 	}
 	far, key := b.far, b.key()
 	far.pos = Clip(string(m.Part(3)))
@@ -417,7 +417,7 @@ func (r *Run) farPerform(ctx context.Context, b *branch, e Effect, key string) (
 			apart = true
 			answer = r.farApart(ctx, m)
 		default:
-			return nil, r.session.Refuse(Wrong("an unexpected kind %d in an effect", m.Kind))
+			return nil, r.session.Refuse(wrong("an unexpected kind %d in an effect", m.Kind))
 		}
 	}
 }
@@ -433,9 +433,9 @@ func (r *Run) farOutcome(b *branch, e Effect, m *Message, apart bool) (json.RawM
 	case m.Number(0) == 1 && b.far.answer != nil:
 		return b.far.answer, nil
 	case e.Kind == "call" && !apart:
-		return nil, r.session.Refuse(Wrong("a result that the tool did not return"))
+		return nil, r.session.Refuse(wrong("a result that the tool did not return"))
 	case res != nil && !goodJSON(res):
-		return nil, r.session.Refuse(Wrong("a result that is not JSON"))
+		return nil, r.session.Refuse(wrong("a result that is not JSON"))
 	}
 	return res, nil
 }
@@ -443,14 +443,14 @@ func (r *Run) farOutcome(b *branch, e Effect, m *Message, apart bool) (json.RawM
 // farApart calls a function of the script in a separate run.
 func (r *Run) farApart(ctx context.Context, m *Message) *Message {
 	res, err := r.callAlone(ctx, string(m.Part(0)), m.Part(1))
-	return &Message{Kind: Reply, Parts: [][]byte{r.session.isolation.EncodeError(err), res}}
+	return &Message{Kind: reply, Parts: [][]byte{r.session.isolation.EncodeError(err), res}}
 }
 
 // ask passes a request of the worker to the host. e is the effect in progress, or nil. Number skip of the message,
 // after the counts, is the time until its deadline in nanoseconds, 0 for none.
 func (r *Run) ask(ctx context.Context, b *branch, m *Message, skip int, e *Effect, key string) (*Message, error) {
 	if len(m.Parts) == 0 || r.host == nil {
-		return nil, Wrong("a call of the host without a method, or in a run without a host")
+		return nil, wrong("a call of the host without a method, or in a run without a host")
 	}
 	if within := m.Number(skip); within > 0 {
 		var cancel context.CancelFunc
@@ -458,7 +458,7 @@ func (r *Run) ask(ctx context.Context, b *branch, m *Message, skip int, e *Effec
 		defer cancel()
 	}
 	if e != nil {
-		limit := max(r.limits.CallTimeout.Std(), e.Lasts) + StopWithin
+		limit := max(r.limits.CallTimeout.Std(), e.Lasts) + stopWithin
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, limit)
 		defer cancel()
@@ -479,7 +479,7 @@ func (r *Run) ask(ctx context.Context, b *branch, m *Message, skip int, e *Effec
 		b.far.answer = parts[0]
 	}
 	late := numberOf(err != nil && ctx.Err() == context.DeadlineExceeded)
-	return &Message{Kind: Reply, Numbers: []int64{late}, Parts: append([][]byte{r.session.isolation.EncodeError(err)}, parts...)}, nil
+	return &Message{Kind: reply, Numbers: []int64{late}, Parts: append([][]byte{r.session.isolation.EncodeError(err)}, parts...)}, nil
 }
 
 func numberOf(b bool) int64 {

@@ -17,12 +17,12 @@ func (e *JournalError) Error() string { return "journal: " + e.Err.Error() }
 // Unwrap returns the error of the journal.
 func (e *JournalError) Unwrap() error { return e.Err }
 
-// A Log is the journal of a request, opened by its outermost run. All runs that it calls write into it, each below the
+// A log is the journal of a request, opened by its outermost run. All runs that it calls write into it, each below the
 // key of the effect that called it.
 //
 // After the first error of the journal, the Log writes nothing more: later entries would not match what the journal
 // has.
-type Log struct {
+type log struct {
 	Awake   time.Duration      // of the outermost run, by the entries found
 	Entries map[string][]Entry // as found, by their key up to and including the last "/"
 
@@ -31,13 +31,13 @@ type Log struct {
 	failed  *JournalError // guarded by mu
 }
 
-// OpenLog opens the journal for a run.
-func OpenLog(ctx context.Context, j Journal, h Header) (*Log, error) {
+// openLog opens the journal for a run.
+func openLog(ctx context.Context, j Journal, h Header) (*log, error) {
 	entries, err := j.Open(ctx, h)
 	if err != nil {
 		return nil, &JournalError{err}
 	}
-	l := &Log{journal: j, Entries: map[string][]Entry{}}
+	l := &log{journal: j, Entries: map[string][]Entry{}}
 	for _, e := range entries {
 		run := e.Key[:strings.LastIndexByte(e.Key, '/')+1]
 		l.Entries[run] = append(l.Entries[run], e)
@@ -47,21 +47,21 @@ func OpenLog(ctx context.Context, j Journal, h Header) (*Log, error) {
 }
 
 // Begin is Journal.Begin of one of the runs.
-func (l *Log) Begin(ctx context.Context, e Entry) error {
+func (l *log) Begin(ctx context.Context, e Entry) error {
 	return l.write(func() error { return l.journal.Begin(ctx, e) })
 }
 
 // Record is Journal.Record of one of the runs.
-func (l *Log) Record(e Entry) error {
+func (l *log) Record(e Entry) error {
 	return l.write(func() error { return l.journal.Record(e) })
 }
 
 // Release is Journal.Release of one of the runs.
-func (l *Log) Release(key string) error {
+func (l *log) Release(key string) error {
 	return l.write(func() error { return l.journal.Release(key) })
 }
 
-func (l *Log) write(f func() error) error {
+func (l *log) write(f func() error) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.failed == nil {
@@ -77,7 +77,7 @@ func (l *Log) write(f func() error) error {
 
 // Close closes the journal when its run has ended with err, and returns the error of the run: that of the journal if
 // something could not be written.
-func (l *Log) Close(err error) error {
+func (l *log) Close(err error) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.failed != nil && !errors.As(err, new(*JournalError)) {

@@ -79,21 +79,21 @@ func (u Usage) Minus(v Usage) Usage {
 	return u.Plus(Usage{-v.Steps, -v.Memory, -v.Calls, -v.Branches, -v.LogBytes})
 }
 
-// Ledger holds what one run may use, and has used.
-type Ledger struct {
-	Request *Request // shared by all ledgers of the tree
-	parent  *Ledger  // nil for the run that has no caller
+// ledger holds what one run may use, and has used.
+type ledger struct {
+	Request *request // shared by all ledgers of the tree
+	parent  *ledger  // nil for the run that has no caller
 	limits  limits.Run
 	used    Usage // guarded by request.mu
 }
 
-// Request is the state that the ledgers of one request share.
-type Request struct {
+// request is the state that the ledgers of one request share.
+type request struct {
 	// Tenant is the request in the pool; nil without a pool.
 	Tenant *Tenant
 
 	mu      sync.Mutex
-	root    *Ledger
+	root    *ledger
 	effects int             // in progress; guarded by mu
 	workers int64           // memory of the workers of its runs, in bytes; guarded by mu
 	waiting []chan struct{} // effects that wait for others to end, in order; guarded by mu
@@ -103,7 +103,7 @@ type Request struct {
 // respects it alone, in the order of its journal; where branches of several runs are active at once, their effects
 // wait for each other here. An effect that starts a run leaves when that run begins, so no effect that waits is waited
 // for.
-func (q *Request) enter(ctx context.Context) error {
+func (q *request) enter(ctx context.Context) error {
 	q.mu.Lock()
 	if q.effects < q.root.limits.Parallel {
 		q.effects++
@@ -123,7 +123,7 @@ func (q *Request) enter(ctx context.Context) error {
 }
 
 // forget removes turn from the waiting; if it was admitted meanwhile, it leaves again.
-func (q *Request) forget(turn chan struct{}) {
+func (q *request) forget(turn chan struct{}) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if i := slices.Index(q.waiting, turn); i >= 0 {
@@ -134,7 +134,7 @@ func (q *Request) forget(turn chan struct{}) {
 }
 
 // leave admits the next waiting effect. The caller holds the mutex.
-func (q *Request) leave() {
+func (q *request) leave() {
 	if len(q.waiting) == 0 {
 		q.effects--
 		return
@@ -144,17 +144,17 @@ func (q *Request) leave() {
 }
 
 // New makes a ledger below parent, or the root of a new tree if parent is nil.
-func LedgerNew(parent *Ledger, l limits.Run) *Ledger {
+func ledgerNew(parent *ledger, l limits.Run) *ledger {
 	if parent != nil {
-		return &Ledger{Request: parent.Request, parent: parent, limits: l}
+		return &ledger{Request: parent.Request, parent: parent, limits: l}
 	}
-	root := &Ledger{Request: &Request{}, limits: l}
+	root := &ledger{Request: &request{}, limits: l}
 	root.Request.root = root
 	return root
 }
 
 // Reserve takes all of u, or nothing. The error is a *meter.LimitError for the first limit that is exceeded.
-func (l *Ledger) Reserve(u Usage) error {
+func (l *ledger) Reserve(u Usage) error {
 	if u == (Usage{}) {
 		return nil
 	}
@@ -170,38 +170,38 @@ func (l *Ledger) Reserve(u Usage) error {
 }
 
 // add adds u to l and its ancestors. The caller holds the mutex of the request.
-func (l *Ledger) add(u Usage) {
+func (l *ledger) add(u Usage) {
 	for n := l; n != nil; n = n.parent {
 		n.used = n.used.Plus(u)
 	}
 }
 
 // Weigh adds n bytes to the memory of the request's workers.
-func (q *Request) Weigh(n int64) {
+func (q *request) Weigh(n int64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.workers += n
 }
 
 // Charged returns the memory that all runs of the request have been granted, and that of their workers, in bytes.
-func (q *Request) Charged() int64 {
+func (q *request) Charged() int64 {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.root.used.Memory + q.workers
 }
 
 // MostReading returns how many bytes of answers the request may be reading at once.
-func (q *Request) MostReading() int64 { return int64(q.root.limits.Memory) / 4 }
+func (q *request) MostReading() int64 { return int64(q.root.limits.Memory) / 4 }
 
 // Return returns what was granted and not spent.
-func (l *Ledger) Return(u Usage) {
+func (l *ledger) Return(u Usage) {
 	l.Request.mu.Lock()
 	defer l.Request.mu.Unlock()
 	l.add(Usage{}.Minus(u))
 }
 
 // Refund returns the memory of a run that has ended, except for keep bytes.
-func (l *Ledger) Refund(keep int64) {
+func (l *ledger) Refund(keep int64) {
 	l.Request.mu.Lock()
 	defer l.Request.mu.Unlock()
 	l.add(Usage{Memory: min(0, keep-l.used.Memory)})
@@ -229,14 +229,14 @@ func ledgerReached(limit string, value any) error {
 }
 
 // Left returns the steps and memory that can still be taken from l.
-func (l *Ledger) Left() meter.Amount {
+func (l *ledger) Left() meter.Amount {
 	l.Request.mu.Lock()
 	defer l.Request.mu.Unlock()
 	return l.left()
 }
 
 // left is Left. The caller holds the mutex.
-func (l *Ledger) left() meter.Amount {
+func (l *ledger) left() meter.Amount {
 	steps, memory := l.limits.Steps-l.used.Steps, int64(l.limits.Memory)-l.used.Memory
 	for n := l.parent; n != nil; n = n.parent {
 		steps, memory = min(steps, n.limits.Steps-n.used.Steps), min(memory, int64(n.limits.Memory)-n.used.Memory)
@@ -245,7 +245,7 @@ func (l *Ledger) left() meter.Amount {
 }
 
 // Grant takes want, or as much of it as is left, provided that need is left; otherwise it returns a *meter.LimitError.
-func (l *Ledger) Grant(need, want meter.Amount) (meter.Amount, error) {
+func (l *ledger) Grant(need, want meter.Amount) (meter.Amount, error) {
 	l.Request.mu.Lock()
 	defer l.Request.mu.Unlock()
 	left := l.left()
@@ -258,7 +258,7 @@ func (l *Ledger) Grant(need, want meter.Amount) (meter.Amount, error) {
 }
 
 // refused returns the error for u, which is more than is left. The caller holds the mutex.
-func (l *Ledger) refused(u Usage) error {
+func (l *ledger) refused(u Usage) error {
 	for n := l; n != nil; n = n.parent {
 		if err := allow(n.limits, n.used.Plus(u)); err != nil {
 			return err
@@ -268,7 +268,7 @@ func (l *Ledger) refused(u Usage) error {
 }
 
 // Total returns what l and all ledgers below have used; unspent is what its own run was granted and has not used.
-func (l *Ledger) Total(unspent Usage) Usage {
+func (l *ledger) Total(unspent Usage) Usage {
 	l.Request.mu.Lock()
 	defer l.Request.mu.Unlock()
 	return l.used.Minus(unspent)
@@ -276,14 +276,14 @@ func (l *Ledger) Total(unspent Usage) Usage {
 
 // An Effect is the state of a branch's effect: whether it counts for limits.parallel, and what it has used. The zero
 // value is an effect that has not begun.
-type LedgerEffect struct {
+type ledgerEffect struct {
 	performs bool  // guarded by the mutex of the request, like the next
 	used     Usage // by the runs that it started
 	unsure   bool  // an outcome in one of these is not known
 }
 
 // Enter waits until an effect may be performed. The error is that of ctx.
-func (q *Request) Enter(ctx context.Context, e *LedgerEffect) error {
+func (q *request) Enter(ctx context.Context, e *ledgerEffect) error {
 	if err := q.enter(ctx); err != nil {
 		return err
 	}
@@ -294,7 +294,7 @@ func (q *Request) Enter(ctx context.Context, e *LedgerEffect) error {
 }
 
 // Leave ends what Enter began. Further calls have no effect.
-func (q *Request) Leave(e *LedgerEffect) {
+func (q *request) Leave(e *ledgerEffect) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if e.performs {
@@ -304,7 +304,7 @@ func (q *Request) Leave(e *LedgerEffect) {
 }
 
 // Note adds the usage of a run that the effect started, and whether the outcome of a call in that run is unknown.
-func (q *Request) Note(e *LedgerEffect, u Usage, unsure bool) {
+func (q *request) Note(e *ledgerEffect, u Usage, unsure bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	e.used = e.used.Plus(u)
@@ -312,7 +312,7 @@ func (q *Request) Note(e *LedgerEffect, u Usage, unsure bool) {
 }
 
 // Noted returns what was noted for an effect, and resets it.
-func (q *Request) Noted(e *LedgerEffect) (Usage, bool) {
+func (q *request) Noted(e *ledgerEffect) (Usage, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	u, unsure := e.used, e.unsure

@@ -13,7 +13,7 @@ import (
 
 // loader compiles a file and the files that it loads, each once.
 type loader struct {
-	program *CompileProgram
+	program *compileProgram
 	load    func(from, name string) (File, error)
 	inspect func(*syntax.File) error
 	entries bool // Options.Entries
@@ -23,7 +23,7 @@ type loader struct {
 }
 
 // file compiles f; chain are the files being loaded, outermost first.
-func (l *loader) file(f File, chain []string) (*Unit, error) {
+func (l *loader) file(f File, chain []string) (*unit, error) {
 	parsed, err := Parse(f, l.program.Limits)
 	if err != nil {
 		return nil, err
@@ -32,7 +32,7 @@ func (l *loader) file(f File, chain []string) (*Unit, error) {
 	if limit := l.program.Limits.Program; l.size > int(limit) {
 		return nil, &meter.LimitError{Limit: "program", Value: limit.String()}
 	}
-	out := &Unit{Name: f.Name, Source: f, tree: parsed, Loads: map[string]string{}, hash: Digest([]byte(f.Name), f.Source)}
+	out := &unit{Name: f.Name, Source: f, tree: parsed, Loads: map[string]string{}, hash: digest([]byte(f.Name), f.Source)}
 	if len(chain) == 0 && !l.entries {
 		if err := l.findEntries(out); err != nil {
 			return nil, err
@@ -51,7 +51,7 @@ func (l *loader) file(f File, chain []string) (*Unit, error) {
 }
 
 // findEntries finds the entry functions of f.
-func (l *loader) findEntries(f *Unit) error {
+func (l *loader) findEntries(f *unit) error {
 	var wrong Errors
 	f.Entries = map[string]syntax.Position{}
 	for _, name := range l.functions {
@@ -71,10 +71,10 @@ func (l *loader) findEntries(f *Unit) error {
 }
 
 // loadStmt compiles the file that a load statement names.
-func (l *loader) loadStmt(from *Unit, s *syntax.LoadStmt, chain []string) error {
+func (l *loader) loadStmt(from *unit, s *syntax.LoadStmt, chain []string) error {
 	name := s.ModuleName()
 	fail := func(err error) error {
-		if Placed(err) {
+		if placed(err) {
 			return err
 		}
 		return &Error{Msg: fmt.Sprintf("load %q: %v", name, err), Pos: s.Module.TokenPos, Err: err}
@@ -118,5 +118,5 @@ func (l *loader) hash() string {
 	for _, name := range names {
 		parts = append(parts, []byte(l.program.Files[name].hash))
 	}
-	return Digest(parts...)
+	return digest(parts...)
 }

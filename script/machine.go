@@ -5,17 +5,17 @@ import (
 	"time"
 )
 
-// Machine is the system clock.
-type Machine struct{}
+// machine is the system clock.
+type machine struct{}
 
 // Now returns the system time.
-func (Machine) Now() time.Time { return time.Now() }
+func (machine) Now() time.Time { return time.Now() }
 
 // nap is how long one timer runs, so that setting the system clock has an effect within this time.
 const nap = 10 * time.Second
 
 // Wait waits until t by the system clock. Setting the clock back meanwhile does not prolong the wait.
-func (Machine) Wait(ctx context.Context, t time.Time) error {
+func (machine) Wait(ctx context.Context, t time.Time) error {
 	left := time.Until(t)
 	for end := time.Now().Add(left); left > 0; left = min(time.Until(t.Round(0)), time.Until(end)) {
 		timer := time.NewTimer(min(left, nap))
@@ -29,5 +29,5 @@ func (Machine) Wait(ctx context.Context, t time.Time) error {
 	return nil
 }
 
-// Stamp returns t as journals store it: UTC, in whole microseconds.
-func Stamp(t time.Time) time.Time { return t.UTC().Truncate(time.Microsecond) }
+// stamp returns t as journals store it: UTC, in whole microseconds.
+func stamp(t time.Time) time.Time { return t.UTC().Truncate(time.Microsecond) }

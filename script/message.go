@@ -41,17 +41,17 @@ type Kind byte
 
 // First the messages to the worker, then those from it.
 const (
-	MessageProgram Kind = iota + 1
-	MessageRun
-	MessageBranch
+	messageProgram Kind = iota + 1
+	messageRun
+	messageBranch
 	Done
-	Reply
-	Granted
+	reply
+	granted
 	Perform
-	Cancel
+	cancel
 
 	Grant
-	Left
+	left
 	Logged
 	Printed
 	Host
@@ -65,7 +65,7 @@ const (
 // How many counts of the meter are at the end of messages that give the worker the turn, and at the beginning of those
 // that it sends in its turn.
 const (
-	Given = 8
+	given = 8
 	Sent  = 8
 )
 

@@ -4,8 +4,8 @@ import (
 	"context"
 )
 
-// Small is the size of answers, in bytes, that are read without asking for Room.
-const Small = 64 << 10
+// small is the size of answers, in bytes, that are read without asking for Room.
+const small = 64 << 10
 
 // compute waits until the run of b, which has the turn, has a slot.
 func (b *branch) compute() { b.run.pool.Compute(b.ctx, &b.run.seat) }
@@ -32,7 +32,7 @@ func Room(ctx context.Context, n int64) (int64, error) {
 	}
 	q := b.run.request()
 	n = min(n, q.MostReading())
-	if q.Tenant == nil || n <= Small {
+	if q.Tenant == nil || n <= small {
 		return n, nil
 	}
 	if err := q.Tenant.Read(ctx, n, q.MostReading()); err != nil {

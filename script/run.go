@@ -165,15 +165,15 @@ type Run struct {
 	around  func(context.Context, Attempt, func(context.Context) (json.RawMessage, error)) (json.RawMessage, error) // may be nil
 	idle    func(flying int)                                                                                        // may be nil
 	id      string
-	above   *Watch // of the run that called this one; nil for none
+	above   *watch // of the run that called this one; nil for none
 	path    string // of its main branch: "", or "3/" for the run that the effect at 3 called
 	clock   Clock
 	hold    time.Duration
 	pause   <-chan struct{} // may be nil
 	drain   <-chan struct{} // may be nil
-	log     *Log            // nil: nothing is recorded
+	log     *log            // nil: nothing is recorded
 	unsure  bool            // set when the run has ended: see Entry.Unsure
-	ledger  *Ledger
+	ledger  *ledger
 	budget  *meter.Budget
 	turns   turns
 	wg      sync.WaitGroup // branches
@@ -183,7 +183,7 @@ type Run struct {
 	// The branch that has the turn owns these (see turns.go).
 	known   map[string]*Entry // entries of the journal, by key
 	loaded  map[string]starlark.StringDict
-	loading *Unit // the file whose top level is being executed
+	loading *unit // the file whose top level is being executed
 	stats   Stats
 	memos   map[any]any
 	groups  []*group // calls of parallel() that have not ended, oldest first
@@ -305,7 +305,7 @@ func (r *Run) measure(ctx context.Context, end context.CancelCauseFunc, whole bo
 		ctx, cancel = context.WithTimeoutCause(ctx, limit-r.clock.Now().Sub(r.began), over)
 		limit = math.MaxInt64
 	}
-	r.turns.watch = ClockNew(r.above, limit, r.awakeBefore(), func() { end(over) })
+	r.turns.watch = clockNew(r.above, limit, r.awakeBefore(), func() { end(over) })
 	r.turns.measureAwake()
 	return ctx, func() { r.turns.watch.End(); cancel() }
 }
@@ -335,21 +335,21 @@ func Resting(ctx context.Context) (done func()) {
 
 // newRun makes a run; caller, if not nil, is the branch whose run pays for it.
 func newRun(p *Program, o RunOptions, l Limits, caller *branch) *Run {
-	var above *Ledger
+	var above *ledger
 	if caller != nil {
 		above = caller.run.ledger
 	}
 	r := &Run{
 		program: p, limits: l, host: o.Host, print: o.Print, trace: o.Trace, repeat: o.Repeat,
 		places: o.Places, around: o.Around, idle: o.Idle, bare: o.Entry != "",
-		ledger: LedgerNew(above, l), started: time.Now(),
+		ledger: ledgerNew(above, l), started: time.Now(),
 	}
 	r.budget = meter.New(meter.Options{
 		Ledger: account{r}, CallDepth: l.CallDepth, Frames: p.compiled.Frames, Check: r.check, Final: Final, Cover: p.compiled.Cover,
 	})
 	r.id, r.clock, r.hold, r.pause, r.drain = o.ID, o.Clock, o.Hold, o.Pause, o.Drain
 	if r.clock == nil {
-		r.clock = Machine{}
+		r.clock = machine{}
 	}
 	if caller != nil {
 		above := caller.run
@@ -415,8 +415,8 @@ func (r *Run) describe(err error) error {
 func (r *Run) open(ctx context.Context, o RunOptions, caller *branch) (err error) {
 	switch {
 	case o.Journal != nil:
-		h := Header{Program: r.program.Hash(), Args: Digest(o.Args), Engine: Engine, Limits: r.limits}
-		if r.log, err = OpenLog(ctx, o.Journal, h); err != nil {
+		h := Header{Program: r.program.Hash(), Args: digest(o.Args), Engine: Engine, Limits: r.limits}
+		if r.log, err = openLog(ctx, o.Journal, h); err != nil {
 			return err
 		}
 	case caller != nil && caller.run.log != nil:
@@ -477,7 +477,7 @@ func (r *Run) main(b *branch, entry string, args json.RawMessage) (res *Result, 
 }
 
 // init executes the top level of a file, the only place where load statements are.
-func (r *Run) init(b *branch, f *Unit) (globals starlark.StringDict, err error) {
+func (r *Run) init(b *branch, f *unit) (globals starlark.StringDict, err error) {
 	from := r.loading
 	r.loading = f
 	defer func() { r.loading = from }()

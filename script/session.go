@@ -31,20 +31,20 @@ type WorkerError struct{ Why string }
 
 func (e *WorkerError) Error() string { return "the worker process of this run failed: " + e.Why }
 
-// Wrong returns the error for a message that breaks the protocol.
-func Wrong(format string, args ...any) error {
+// wrong returns the error for a message that breaks the protocol.
+func wrong(format string, args ...any) error {
 	return &WorkerError{Why: fmt.Sprintf("it sent an invalid message: "+format, args...)}
 }
 
 const (
-	// StopWithin is how long a worker may continue when its run is to end.
-	StopWithin = time.Second
+	// stopWithin is how long a worker may continue when its run is to end.
+	stopWithin = time.Second
 	// lookAfter is how long a branch computes in the worker before its slot is offered to other runs.
 	lookAfter = 50 * time.Millisecond
 )
 
 // Options say what a session works with.
-type SessionOptions struct {
+type sessionOptions struct {
 	Channel Channel
 	// Encode encodes an error for the worker.
 	Encode func(error) []byte
@@ -54,53 +54,53 @@ type SessionOptions struct {
 	Answers int64
 }
 
-// Session is one worker with the runs that it computes: an isolated run, and the separate runs of its functions.
-type Session struct {
-	o       SessionOptions
+// session is one worker with the runs that it computes: an isolated run, and the separate runs of its functions.
+type session struct {
+	o       sessionOptions
 	granted atomic.Int64  // bytes of memory granted to all its runs
 	done    chan struct{} // closed when the reader has ended
 	dead    chan struct{} // closed when err is set
 
 	mu       sync.Mutex
 	last     int64                    // number of the newest branch
-	branches map[int64]*SessionBranch // that have not ended
+	branches map[int64]*sessionBranch // that have not ended
 	err      error
 }
 
 // Open starts a session, which ends soon after ctx.
-func Open(ctx context.Context, o SessionOptions) *Session {
-	s := &Session{o: o, done: make(chan struct{}), dead: make(chan struct{}), branches: map[int64]*SessionBranch{}}
+func Open(ctx context.Context, o sessionOptions) *session {
+	s := &session{o: o, done: make(chan struct{}), dead: make(chan struct{}), branches: map[int64]*sessionBranch{}}
 	go s.read()
 	context.AfterFunc(ctx, s.stopLate)
 	return s
 }
 
 // stopLate ends a worker that has not ended soon after its run was to.
-func (s *Session) stopLate() {
+func (s *session) stopLate() {
 	select {
 	case <-s.done:
-	case <-time.After(StopWithin + StopWithin/2):
+	case <-time.After(stopWithin + stopWithin/2):
 		s.fail(&WorkerError{Why: "it did not stop when its run ended"})
 	}
 }
 
 // Close ends the worker and waits until the reader has ended.
-func (s *Session) Close() {
+func (s *session) Close() {
 	s.o.Channel.Close()
 	<-s.done
 }
 
 // Granted sets how many bytes of memory the runs may use; it also bounds what they may send in one frame.
-func (s *Session) Granted(bytes int64) { s.granted.Store(max(s.granted.Load(), bytes)) }
+func (s *session) Granted(bytes int64) { s.granted.Store(max(s.granted.Load(), bytes)) }
 
 // Refuse ends the run with err, and returns err.
-func (s *Session) Refuse(err error) error {
+func (s *session) Refuse(err error) error {
 	s.fail(err)
 	return err
 }
 
 // fail ends the run with err and closes the channel, once.
-func (s *Session) fail(err error) {
+func (s *session) fail(err error) {
 	s.mu.Lock()
 	first := s.err == nil
 	if first {
@@ -115,7 +115,7 @@ func (s *Session) fail(err error) {
 }
 
 // read passes messages to their branches.
-func (s *Session) read() {
+func (s *session) read() {
 	defer close(s.done)
 	for {
 		frame, err := s.o.Channel.Receive(max(s.granted.Load(), s.o.Answers) + 64<<10)
@@ -125,7 +125,7 @@ func (s *Session) read() {
 		}
 		m, err := Decode(frame)
 		if err != nil {
-			s.fail(Wrong("%v", err))
+			s.fail(wrong("%v", err))
 			return
 		}
 		if err := s.dispatch(m); err != nil {
@@ -135,29 +135,29 @@ func (s *Session) read() {
 	}
 }
 
-func (s *Session) dispatch(m *Message) error {
+func (s *session) dispatch(m *Message) error {
 	s.mu.Lock()
 	b := s.branches[m.Branch]
 	s.mu.Unlock()
 	if b == nil {
-		return Wrong("no such branch")
+		return wrong("no such branch")
 	}
 	select {
 	case b.inbox <- m:
 		return nil
 	default:
-		return Wrong("sent before the last one was answered")
+		return wrong("sent before the last one was answered")
 	}
 }
 
 // Send sends a message that belongs to no branch.
-func (s *Session) Send(m *Message) error {
+func (s *session) Send(m *Message) error {
 	if err := s.o.Channel.Send(m.Encode()...); err == nil {
 		return nil
 	}
 	select {
 	case <-s.done: // the reader has set the error
-	case <-time.After(StopWithin):
+	case <-time.After(stopWithin):
 		s.fail(&WorkerError{Why: "it does not read its messages"})
 	}
 	s.mu.Lock()
@@ -166,33 +166,33 @@ func (s *Session) Send(m *Message) error {
 }
 
 // Branch is a branch that is computed in the worker.
-type SessionBranch struct {
+type sessionBranch struct {
 	// ID is its number in messages.
 	ID         int64
-	session    *Session
+	session    *session
 	inbox      chan *Message
 	cancelSent bool // cancelWorker was called
 }
 
 // Join adds a branch, until Leave.
-func (s *Session) Join() *SessionBranch {
+func (s *session) Join() *sessionBranch {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.last++
-	b := &SessionBranch{ID: s.last, session: s, inbox: make(chan *Message, 1)}
+	b := &sessionBranch{ID: s.last, session: s, inbox: make(chan *Message, 1)}
 	s.branches[b.ID] = b
 	return b
 }
 
 // Leave removes the branch.
-func (s *Session) Leave(b *SessionBranch) {
+func (s *session) Leave(b *sessionBranch) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.branches, b.ID)
 }
 
 // Send sends m, after a Cancel message if ctx, that of the branch, has ended.
-func (b *SessionBranch) Send(ctx context.Context, m *Message) error {
+func (b *sessionBranch) Send(ctx context.Context, m *Message) error {
 	m.Branch = b.ID
 	if ctx.Err() != nil && !b.cancelSent {
 		if err := b.cancelWorker(ctx); err != nil {
@@ -203,14 +203,14 @@ func (b *SessionBranch) Send(ctx context.Context, m *Message) error {
 }
 
 // cancelWorker sends the worker a Cancel message for the branch.
-func (b *SessionBranch) cancelWorker(ctx context.Context) error {
+func (b *sessionBranch) cancelWorker(ctx context.Context) error {
 	b.cancelSent = true
-	return b.session.Send(&Message{Kind: Cancel, Branch: b.ID, Parts: [][]byte{b.session.o.Encode(context.Cause(ctx))}})
+	return b.session.Send(&Message{Kind: cancel, Branch: b.ID, Parts: [][]byte{b.session.o.Encode(context.Cause(ctx))}})
 }
 
 // Receive waits for the next message of the worker. When ctx ends meanwhile, the worker is asked to stop, and is ended
-// if it does not within StopWithin. pause, if not nil, is called every lookAfter.
-func (b *SessionBranch) Receive(ctx context.Context, pause func()) (*Message, error) {
+// if it does not within stopWithin. pause, if not nil, is called every lookAfter.
+func (b *sessionBranch) Receive(ctx context.Context, pause func()) (*Message, error) {
 	var look, late <-chan time.Time
 	if pause != nil {
 		ticker := time.NewTicker(lookAfter)
@@ -220,7 +220,7 @@ func (b *SessionBranch) Receive(ctx context.Context, pause func()) (*Message, er
 	over := ctx.Done()
 	for {
 		if b.cancelSent && late == nil {
-			over, late = nil, time.After(StopWithin)
+			over, late = nil, time.After(stopWithin)
 		}
 		select {
 		case m := <-b.inbox:

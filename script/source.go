@@ -39,8 +39,8 @@ var dialect = &syntax.FileOptions{
 	Recursion:       true,
 }
 
-// Names returns the predeclared names of files: the universe, metered, and the builtins.
-func Names(builtins starlark.StringDict) starlark.StringDict {
+// names returns the predeclared names of files: the universe, metered, and the builtins.
+func names(builtins starlark.StringDict) starlark.StringDict {
 	all := starlark.StringDict{}
 	maps.Copy(all, meter.Universe())
 	maps.Copy(all, builtins)
@@ -72,7 +72,7 @@ func Parse(f File, l limits.Run) (*syntax.File, error) {
 
 // Resolve checks that all names of a file are defined. The error is an Errors, with suggestions.
 func Resolve(f *syntax.File, builtins starlark.StringDict) error {
-	names := Names(builtins)
+	names := names(builtins)
 	suggest := meter.Suggestions(f, names)
 	if err := resolve.File(f, meter.SomeUndefined(names), starlark.Universe.Has); err != nil {
 		errs := listed(suggest(err))
@@ -119,8 +119,8 @@ func EntryOf(f *syntax.File, function string) (syntax.Position, *Error) {
 	return def.Name.NamePos, nil
 }
 
-// Digest returns a short fingerprint of data, such as the text of a file.
-func Digest(parts ...[]byte) string {
+// digest returns a short fingerprint of data, such as the text of a file.
+func digest(parts ...[]byte) string {
 	h := sha256.New()
 	for _, p := range parts {
 		var size [8]byte

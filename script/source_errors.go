@@ -57,15 +57,15 @@ func listed(err error) Errors {
 		list Errors
 		one  *Error
 	)
-	if err = Located(err); errors.As(err, &list) {
+	if err = located(err); errors.As(err, &list) {
 		return list
 	}
 	errors.As(err, &one) // Located returns no other type
 	return Errors{one}
 }
 
-// Located returns the errors of the parser and the resolver as Errors.
-func Located(err error) error {
+// located returns the errors of the parser and the resolver as Errors.
+func located(err error) error {
 	var (
 		ours Errors
 		one  *Error
@@ -86,8 +86,8 @@ func Located(err error) error {
 	return Errors{{Msg: err.Error(), Err: err}}
 }
 
-// Placed reports whether an error of the parser or resolver has a position.
-func Placed(err error) bool {
+// placed reports whether an error of the parser or resolver has a position.
+func placed(err error) bool {
 	var one *Error
-	return errors.As(Located(err), &one) && one.Pos.IsValid()
+	return errors.As(located(err), &one) && one.Pos.IsValid()
 }

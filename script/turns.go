@@ -87,7 +87,7 @@ type turns struct {
 	lost     []*branch // wait for effects with an unknown outcome
 	flying   int       // effects that are being performed
 	sleeping int       // of these, how many are sleeps
-	watch    *Watch
+	watch    *watch
 	dead     []string // paths of cancelled branches
 	fatal    error    // ends every branch
 }
@@ -108,7 +108,7 @@ type branch struct {
 	at      string       // key of the present effect
 	began   time.Time    // of the present effect, when it was first begun
 	until   time.Time    // when it is over; zero: it has no such time
-	effect  LedgerEffect // the present one, as its request counts it
+	effect  ledgerEffect // the present one, as its request counts it
 	rounds  multiRound   // its state, if it takes several rounds
 
 	far  *farBranch  // of an isolated run; nil: computed in this process
@@ -151,7 +151,7 @@ func (t *turns) pass() {
 
 // measureAwake updates the measuring of the time that the run is awake. The caller holds t.mu.
 func (t *turns) measureAwake() {
-	t.watch.Set(State{Computes: t.busy, Replays: len(t.replay) > 0, Flying: t.flying, Sleeping: t.sleeping})
+	t.watch.Set(state{Computes: t.busy, Replays: len(t.replay) > 0, Flying: t.flying, Sleeping: t.sleeping})
 }
 
 // next removes the branch that gets the turn from its queue, and returns it; nil for none.

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// A Watch measures how long a run is awake, over all its parts, and ends the run after limits.time.
+// A watch measures how long a run is awake, over all its parts, and ends the run after limits.time.
 //
 // A run is awake while one of its branches computes or an effect is in progress. It is at rest while all effects in
 // progress are sleeps, questions to people, or called runs that are at rest, and while it is not being executed. While
@@ -18,13 +18,13 @@ import (
 // A run that another one called has a separate watch, and its caller is awake while it is. Entries have the time of
 // the outermost run. The methods of a nil Watch do nothing. The mutex of a Watch is acquired before that of its
 // caller's.
-type Watch struct {
-	above *Watch
+type watch struct {
+	above *watch
 	limit time.Duration
 	over  func()
 
 	mu      sync.Mutex
-	state   State // guarded by mu, as all below
+	state   state // guarded by mu, as all below
 	rests   int   // effects in progress that are at rest, beside State.Sleeping
 	counted bool  // the watch above counts this one as at rest
 	ended   bool
@@ -33,8 +33,8 @@ type Watch struct {
 	timer   *time.Timer
 }
 
-// State is what a run does at the moment.
-type State struct {
+// state is what a run does at the moment.
+type state struct {
 	Computes bool // a branch computes
 	Replays  bool // effects are answered by the journal
 	Flying   int  // effects in progress,
@@ -43,8 +43,8 @@ type State struct {
 
 // New makes the watch of a run that was awake for spent before. over is called once it was awake for limit. above is
 // the watch of the run that called it, or nil.
-func ClockNew(above *Watch, limit, spent time.Duration, over func()) *Watch {
-	w := &Watch{above: above, limit: limit, over: over, spent: spent}
+func clockNew(above *watch, limit, spent time.Duration, over func()) *watch {
+	w := &watch{above: above, limit: limit, over: over, spent: spent}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.reportRest(true) // until Set
@@ -52,7 +52,7 @@ func ClockNew(above *Watch, limit, spent time.Duration, over func()) *Watch {
 }
 
 // Set sets what the run does.
-func (w *Watch) Set(s State) {
+func (w *watch) Set(s state) {
 	if w == nil {
 		return
 	}
@@ -63,7 +63,7 @@ func (w *Watch) Set(s State) {
 }
 
 // Rest adds n to the effects in progress that are at rest; n may be negative.
-func (w *Watch) Rest(n int) {
+func (w *watch) Rest(n int) {
 	if w == nil {
 		return
 	}
@@ -74,7 +74,7 @@ func (w *Watch) Rest(n int) {
 }
 
 // SoFar returns how long the outermost run has been awake.
-func (w *Watch) SoFar() time.Duration {
+func (w *watch) SoFar() time.Duration {
 	switch {
 	case w == nil:
 		return 0
@@ -87,7 +87,7 @@ func (w *Watch) SoFar() time.Duration {
 }
 
 // End stops the measuring.
-func (w *Watch) End() {
+func (w *watch) End() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.ended = true
@@ -96,7 +96,7 @@ func (w *Watch) End() {
 }
 
 // measure starts or stops the timer. mu is held.
-func (w *Watch) measure() {
+func (w *watch) measure() {
 	awake := (w.state.Computes || w.state.Flying > w.state.Sleeping+w.rests) && !w.state.Replays && !w.ended
 	switch {
 	case awake == !w.since.IsZero():
@@ -116,7 +116,7 @@ func (w *Watch) measure() {
 }
 
 // reportRest reports to the watch above whether this one is at rest. mu is held.
-func (w *Watch) reportRest(rests bool) {
+func (w *watch) reportRest(rests bool) {
 	if w.above == nil || rests == w.counted {
 		return
 	}
@@ -128,7 +128,7 @@ func (w *Watch) reportRest(rests bool) {
 }
 
 // total returns how long the run has been awake. mu is held.
-func (w *Watch) total() time.Duration {
+func (w *watch) total() time.Duration {
 	if w.since.IsZero() {
 		return w.spent
 	}

@@ -76,8 +76,8 @@ func ServeRuns(c Channel, o WorkerOptions) error {
 
 func (w *worker) dispatch(m *Message) error {
 	switch m.Kind {
-	case MessageProgram:
-		var b Bundle
+	case messageProgram:
+		var b bundle
 		if err := json.Unmarshal(m.Part(0), &b); err != nil {
 			return err
 		}
@@ -86,7 +86,7 @@ func (w *worker) dispatch(m *Message) error {
 			w.program = of(p, b.Entry)
 		}
 		return err
-	case MessageRun:
+	case messageRun:
 		return w.run(m)
 	}
 	w.mu.Lock()
@@ -94,10 +94,10 @@ func (w *worker) dispatch(m *Message) error {
 	parent := w.branches[m.Number(0)]
 	w.mu.Unlock()
 	switch {
-	case m.Kind == MessageBranch:
+	case m.Kind == messageBranch:
 		w.branch(parent, m)
 	case b == nil:
-	case m.Kind == Cancel:
+	case m.Kind == cancel:
 		err := b.near.received(m.Part(0))
 		b.near.cancel(err)
 	default:
@@ -209,7 +209,7 @@ func (r *Run) message(b *branch, kind Kind, numbers ...int64) *Message {
 
 // given takes the turn: the last numbers of m are the counts of the meter, and what is granted.
 func (r *Run) given(b *branch, m *Message) {
-	n := m.Numbers[len(m.Numbers)-Given:]
+	n := m.Numbers[len(m.Numbers)-given:]
 	s := r.budget.State()
 	s.Steps, s.Memory, s.Granted, s.Stack, s.Paid = n[0], n[1], meter.Amount{Steps: n[2], Memory: n[3]}, n[4], n[5]
 	r.budget.SetState(s)
@@ -242,7 +242,7 @@ func (a nearAccount) Grant(need, want meter.Amount) (meter.Amount, error) {
 // Left returns what can still be granted.
 func (a nearAccount) Left() meter.Amount {
 	b := a.turns.now
-	m := b.near.call(a.message(b, Left))
+	m := b.near.call(a.message(b, left))
 	return meter.Amount{Steps: m.Number(0), Memory: m.Number(1)}
 }
 

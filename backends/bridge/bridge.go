@@ -64,8 +64,8 @@ type Options struct {
 	DrainTime time.Duration
 }
 
-// Bridge connects one client to one endpoint.
-type Bridge struct {
+// bridge connects one client to one endpoint.
+type bridge struct {
 	o       Options
 	headers atomic.Pointer[http.Header]
 	out     *writer
@@ -90,7 +90,7 @@ type Bridge struct {
 // Serve forwards frames until in ends and all requests are answered, or until ctx ends. It then
 // ends the session at the endpoint.
 func Serve(ctx context.Context, in io.Reader, out io.Writer, o Options) error {
-	b := &Bridge{o: o, out: &writer{w: out}, large: make(chan struct{}, maxLarge), running: map[string]*call{}, kept: map[string]json.RawMessage{}}
+	b := &bridge{o: o, out: &writer{w: out}, large: make(chan struct{}, maxLarge), running: map[string]*call{}, kept: map[string]json.RawMessage{}}
 	header := maps.Clone(o.Header)
 	if header == nil {
 		header = http.Header{}
@@ -118,7 +118,7 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, o Options) error {
 
 // take handles one frame of the client. Requests run concurrently; notifications and responses are sent in
 // order.
-func (b *Bridge) take(ctx context.Context, line []byte) {
+func (b *bridge) take(ctx context.Context, line []byte) {
 	m, err := wire.Parse(line)
 	switch {
 	case err != nil && line[0] == '[' && b.current() != nil:
@@ -137,7 +137,7 @@ func (b *Bridge) take(ctx context.Context, line []byte) {
 }
 
 // pass sends a notification or a response, and waits until the endpoint has accepted it.
-func (b *Bridge) pass(ctx context.Context, m *wire.Message, frame []byte) {
+func (b *bridge) pass(ctx context.Context, m *wire.Message, frame []byte) {
 	s := b.current()
 	if s == nil {
 		return // clients of 2026-07-28 send only requests over HTTP
@@ -161,7 +161,7 @@ func (b *Bridge) pass(ctx context.Context, m *wire.Message, frame []byte) {
 
 // cancel cancels a running request of the client: in a session by forwarding the notification,
 // else by closing the request's stream.
-func (b *Bridge) cancel(ctx context.Context, m *wire.Message, frame []byte) {
+func (b *bridge) cancel(ctx context.Context, m *wire.Message, frame []byte) {
 	b.mu.Lock()
 	c := b.running[string(jsonscan.Get(m.Params, "requestId"))]
 	b.mu.Unlock()
@@ -174,20 +174,20 @@ func (b *Bridge) cancel(ctx context.Context, m *wire.Message, frame []byte) {
 	c.cancel()
 }
 
-func (b *Bridge) current() *session {
+func (b *bridge) current() *session {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.session
 }
 
 // send writes a frame to the client. A write error ends the bridge.
-func (b *Bridge) send(frame []byte) {
+func (b *bridge) send(frame []byte) {
 	if err := b.out.send(frame); err != nil {
 		b.end(fmt.Errorf("standard output: %w", err))
 	}
 }
 
-func (b *Bridge) say(format string, args ...any) {
+func (b *bridge) say(format string, args ...any) {
 	b.saying.Lock()
 	defer b.saying.Unlock()
 	b.o.Say(format, args...)
@@ -195,7 +195,7 @@ func (b *Bridge) say(format string, args ...any) {
 
 // drain waits until all requests are answered, for at most DrainTime or until ctx ends. It cancels
 // listen requests first, which do not end by themselves.
-func (b *Bridge) drain(ctx context.Context) {
+func (b *bridge) drain(ctx context.Context) {
 	idle := make(chan struct{})
 	b.mu.Lock()
 	b.idle = idle
@@ -217,7 +217,7 @@ func (b *Bridge) drain(ctx context.Context) {
 }
 
 // noteIdle closes idle if no request runs. mu is held.
-func (b *Bridge) noteIdle() {
+func (b *bridge) noteIdle() {
 	if b.idle != nil && len(b.running) == 0 {
 		close(b.idle)
 		b.idle = nil
@@ -225,7 +225,7 @@ func (b *Bridge) noteIdle() {
 }
 
 // close cancels the running requests and ends the session.
-func (b *Bridge) close() {
+func (b *bridge) close() {
 	s := b.current()
 	if s != nil {
 		s.end()

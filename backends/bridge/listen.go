@@ -31,7 +31,7 @@ type listening struct {
 
 // listen posts a subscriptions/listen, and again when its stream ends, until the client cancels it or the
 // endpoint refuses it.
-func (b *Bridge) listen(c *call) ([]byte, error) {
+func (b *bridge) listen(c *call) ([]byte, error) {
 	l, wait := &listening{}, endpoint.Backoff{}
 	c.listen = l
 	for {
@@ -97,7 +97,7 @@ func (l *listening) last(answer []byte, err error) ([]byte, error) {
 
 // announceAgain sends a notification for everything that the client listens to, when a later stream is acknowledged:
 // changes before that were not announced.
-func (b *Bridge) announceAgain(c *call, acknowledged json.RawMessage) {
+func (b *bridge) announceAgain(c *call, acknowledged json.RawMessage) {
 	about := new(jsonscan.Object).Raw(wire.MetaSubscriptionID, c.id).JSON()
 	honoured := jsonscan.Get(acknowledged, "notifications")
 	for _, list := range wire.Lists {

@@ -40,7 +40,7 @@ func (c *call) release() {
 func (c *call) modern() bool { return c.revision != "" }
 
 // request starts a request on a new goroutine.
-func (b *Bridge) request(m *wire.Message, frame []byte) {
+func (b *bridge) request(m *wire.Message, frame []byte) {
 	c := &call{id: m.ID, method: m.Method, params: m.Params, frame: frame}
 	c.revision = jsonscan.GetString(jsonscan.Get(m.Params, "_meta"), wire.MetaProtocolVersion)
 	switch {
@@ -57,7 +57,7 @@ func (b *Bridge) request(m *wire.Message, frame []byte) {
 	b.start(c)
 }
 
-func (b *Bridge) start(c *call) {
+func (b *bridge) start(c *call) {
 	c.ctx, c.cancel = context.WithCancel(b.ctx)
 	if err := b.begin(c); err != nil {
 		c.cancel()
@@ -72,7 +72,7 @@ func (b *Bridge) start(c *call) {
 	})
 }
 
-func (b *Bridge) begin(c *call) error {
+func (b *bridge) begin(c *call) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	key := c.key()
@@ -95,7 +95,7 @@ func (c *call) key() string {
 	return string(c.id)
 }
 
-func (b *Bridge) ended(c *call) {
+func (b *bridge) ended(c *call) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.running, c.key())
@@ -104,7 +104,7 @@ func (b *Bridge) ended(c *call) {
 }
 
 // run posts a request and writes its response, unless it was cancelled.
-func (b *Bridge) run(c *call) {
+func (b *bridge) run(c *call) {
 	answer, err := b.exchange(c)
 	switch {
 	case c.ctx.Err() != nil:
@@ -117,7 +117,7 @@ func (b *Bridge) run(c *call) {
 
 // exchange posts a request, and retries it once in a new session when the endpoint has forgotten
 // the session: it was not executed then. The response to a batch of notifications is nil.
-func (b *Bridge) exchange(c *call) ([]byte, error) {
+func (b *bridge) exchange(c *call) ([]byte, error) {
 	switch {
 	case c.modern() && c.method == wire.Listen:
 		return b.listen(c)
@@ -146,7 +146,7 @@ func (b *Bridge) exchange(c *call) ([]byte, error) {
 }
 
 // once posts a request of 2026-07-28.
-func (b *Bridge) once(c *call) ([]byte, error) {
+func (b *bridge) once(c *call) ([]byte, error) {
 	at := b.endpoint()
 	resp, err := at.Post(c.ctx, c.method, c.frame, b.header(c, at.Header()))
 	if err != nil {
@@ -156,7 +156,7 @@ func (b *Bridge) once(c *call) ([]byte, error) {
 }
 
 // header returns the headers of a request of 2026-07-28, which repeat parts of its body.
-func (b *Bridge) header(c *call, base http.Header) http.Header {
+func (b *bridge) header(c *call, base http.Header) http.Header {
 	h := maps.Clone(base)
 	h[wire.HeaderVersion] = []string{c.revision}
 	h[wire.HeaderMethod] = []string{c.method}
@@ -171,7 +171,7 @@ func (b *Bridge) header(c *call, base http.Header) http.Header {
 
 // answer reads the response to c, and forwards the messages before it. s is the session of a stream
 // that can be resumed; it may be nil.
-func (b *Bridge) answer(c *call, at *endpoint.Endpoint, resp *http.Response, s *session) ([]byte, error) {
+func (b *bridge) answer(c *call, at *endpoint.Endpoint, resp *http.Response, s *session) ([]byte, error) {
 	switch {
 	case resp.StatusCode == http.StatusAccepted && c.id == nil:
 		endpoint.Discard(resp.Body)
@@ -217,7 +217,7 @@ func (c *call) own(frame []byte) ([]byte, error) {
 }
 
 // refused returns the JSON-RPC error in a response that is not 200, if there is one, else a *StatusError.
-func (b *Bridge) refused(c *call, resp *http.Response) ([]byte, error) {
+func (b *bridge) refused(c *call, resp *http.Response) ([]byte, error) {
 	body, _ := io.ReadAll(io.LimitReader(resp.Body, smallFrame))
 	resp.Body.Close()
 	if m, err := wire.Skim(body); err == nil && m.Error != nil && resp.StatusCode != http.StatusUnauthorized {
@@ -238,7 +238,7 @@ func cutOff(err error) error {
 
 // stream reads events up to the response to c. A stream that breaks off is resumed if it belongs
 // to a session and has event ids.
-func (b *Bridge) stream(c *call, at *endpoint.Endpoint, resp *http.Response, s *session) ([]byte, error) {
+func (b *bridge) stream(c *call, at *endpoint.Endpoint, resp *http.Response, s *session) ([]byte, error) {
 	for pos := endpoint.Start; ; {
 		answer, err := b.events(c.ctx, resp, c, &pos)
 		if answer != nil || c.ctx.Err() != nil {
@@ -257,7 +257,7 @@ func (b *Bridge) stream(c *call, at *endpoint.Endpoint, resp *http.Response, s *
 }
 
 // events forwards the messages of a stream up to its end or, if c is not nil, to the response to c.
-func (b *Bridge) events(ctx context.Context, resp *http.Response, c *call, pos *endpoint.Position) (answer []byte, err error) {
+func (b *bridge) events(ctx context.Context, resp *http.Response, c *call, pos *endpoint.Position) (answer []byte, err error) {
 	defer resp.Body.Close()
 	r := wire.NewEventReader(resp.Body, maxFrame)
 	buffer := make([]byte, 0, smallFrame)
@@ -286,7 +286,7 @@ func (b *Bridge) events(ctx context.Context, resp *http.Response, c *call, pos *
 }
 
 // message forwards one message of a stream, unless it is the response to c.
-func (b *Bridge) message(frame []byte, c *call) (answers bool) {
+func (b *bridge) message(frame []byte, c *call) (answers bool) {
 	if len(frame) == 0 {
 		return false // an event with an id only
 	}
@@ -310,7 +310,7 @@ var errTooLarge = fmt.Errorf("the response is larger than %d bytes", maxFrame)
 
 // readAll reads the rest of a message after head. For a large message it acquires one of maxLarge tokens,
 // which release returns.
-func (b *Bridge) readAll(ctx context.Context, r io.Reader, head []byte) (frame []byte, release func(), err error) {
+func (b *bridge) readAll(ctx context.Context, r io.Reader, head []byte) (frame []byte, release func(), err error) {
 	release = func() {}
 	small, err := io.ReadAll(io.LimitReader(r, smallFrame))
 	frame = append(bytes.Clone(head), small...)
@@ -333,14 +333,14 @@ func (b *Bridge) readAll(ctx context.Context, r io.Reader, head []byte) (frame [
 }
 
 // fail answers a request with an error of the transport.
-func (b *Bridge) fail(id json.RawMessage, err error) {
+func (b *bridge) fail(id json.RawMessage, err error) {
 	err = b.explain(err)
 	b.say("%v", err)
 	b.send(wire.Failure(id, wire.Errorf(wire.InternalError, "%v", err)))
 }
 
 // explain returns err with the URL and a hint.
-func (b *Bridge) explain(err error) error {
+func (b *bridge) explain(err error) error {
 	at := endpoint.Shown(b.o.URL)
 	var status *endpoint.StatusError
 	switch {

@@ -68,7 +68,7 @@ func (s *schemas) addTo(h http.Header, params json.RawMessage) {
 
 // modern posts a request of 2026-07-28. A call that is refused for its headers (HeaderMismatch) was not executed: it is
 // retried once after the tools have been listed.
-func (b *Bridge) modern(c *call) ([]byte, error) {
+func (b *bridge) modern(c *call) ([]byte, error) {
 	answer, err := b.once(c)
 	if err != nil || answer == nil {
 		return answer, err
@@ -87,7 +87,7 @@ func (b *Bridge) modern(c *call) ([]byte, error) {
 }
 
 // listTools lists the tools with the _meta of a client's call, and reports whether it succeeded.
-func (b *Bridge) listTools(of *call) bool {
+func (b *bridge) listTools(of *call) bool {
 	const id = `"vmcp-list"`
 	meta := jsonscan.Delete(jsonscan.Get(of.params, "_meta"), func(key string) bool { return key == "progressToken" })
 	cursor := ""

@@ -45,12 +45,12 @@ var errGone = errors.New("the endpoint has forgotten this session")
 func isGone(err error) bool { return errors.Is(err, errGone) }
 
 // endpoint returns the endpoint for requests without a session.
-func (b *Bridge) endpoint() *endpoint.Endpoint {
+func (b *bridge) endpoint() *endpoint.Endpoint {
 	return endpoint.New(b.o.URL, &b.headers, b.o.Transport.RoundTrip, func(resp *http.Response) { endpoint.Discard(resp.Body) })
 }
 
 // initialize opens the session of the client.
-func (b *Bridge) initialize(ctx context.Context, m *wire.Message, frame []byte) {
+func (b *bridge) initialize(ctx context.Context, m *wire.Message, frame []byte) {
 	if b.current() != nil {
 		b.send(wire.Failure(m.ID, wire.Invalid("this connection is already initialized")))
 		return
@@ -73,7 +73,7 @@ func (b *Bridge) initialize(ctx context.Context, m *wire.Message, frame []byte) 
 }
 
 // open sends an initialize. s is nil when the response is an error.
-func (b *Bridge) open(ctx context.Context, c *call) (s *session, answer []byte, err error) {
+func (b *bridge) open(ctx context.Context, c *call) (s *session, answer []byte, err error) {
 	at := b.endpoint()
 	resp, err := at.Post(ctx, c.method, c.frame, at.Header())
 	if err != nil {
@@ -131,7 +131,7 @@ func (s *session) delete(ctx context.Context) {
 }
 
 // note records the log level and the subscriptions, for restore.
-func (b *Bridge) note(c *call) {
+func (b *bridge) note(c *call) {
 	key := c.method + " " + jsonscan.GetString(c.params, "uri")
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -152,7 +152,7 @@ func (b *Bridge) note(c *call) {
 
 // renew opens a session in place of old, which the endpoint has forgotten, unless another goroutine
 // has done so.
-func (b *Bridge) renew(ctx context.Context, old *session) error {
+func (b *bridge) renew(ctx context.Context, old *session) error {
 	b.renewing.Lock()
 	defer b.renewing.Unlock()
 	if b.current() != old {
@@ -190,7 +190,7 @@ func (b *Bridge) renew(ctx context.Context, old *session) error {
 }
 
 // restore sends the recorded log level and subscriptions to a new session.
-func (b *Bridge) restore(ctx context.Context, s *session) {
+func (b *bridge) restore(ctx context.Context, s *session) {
 	b.mu.Lock()
 	kept := maps.Clone(b.kept)
 	b.mu.Unlock()
@@ -205,7 +205,7 @@ func (b *Bridge) restore(ctx context.Context, s *session) {
 }
 
 // announce sends list changed notifications for the lists for which the endpoint declares them.
-func (b *Bridge) announce(s *session) {
+func (b *bridge) announce(s *session) {
 	for _, list := range wire.Lists {
 		if string(jsonscan.GetPath(s.lists, list.Capability, "listChanged")) == "true" {
 			b.send(wire.Notification(list.Changed, nil))
@@ -214,13 +214,13 @@ func (b *Bridge) announce(s *session) {
 }
 
 // follow opens the stream of a session, once.
-func (b *Bridge) follow(s *session) {
+func (b *bridge) follow(s *session) {
 	s.followed.Do(func() { b.work.Go(func() { b.read(s) }) })
 }
 
 // read forwards the messages of the session's GET stream, which it reopens until the session ends.
 // It returns when the endpoint has no such stream.
-func (b *Bridge) read(s *session) {
+func (b *bridge) read(s *session) {
 	at, wait := endpoint.Start, endpoint.Backoff{}
 	for {
 		resp, err := s.at.Get(s.ctx, at.Last)

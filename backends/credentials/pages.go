@@ -13,8 +13,8 @@ import (
 // serveMux returns the handler of the pages.
 func (l *logins) serveMux() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET "+LoginPages+"{name}", l.serveQuestion)
-	mux.HandleFunc("POST "+LoginPages+"{name}", l.serveAgreed)
+	mux.HandleFunc("GET "+loginPages+"{name}", l.serveQuestion)
+	mux.HandleFunc("POST "+loginPages+"{name}", l.serveAgreed)
 	mux.HandleFunc("GET "+CallbackPages+"{name}", l.serveReturn)
 	// A page of another origin cannot submit the form for the person who views it.
 	return http.NewCrossOriginProtection().Handler(mux)

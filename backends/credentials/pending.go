@@ -39,8 +39,8 @@ const (
 	maxPendingOf = 50
 	// maxAttempts bounds the attempts of one login: each sends requests to the authorization server.
 	maxAttempts = 10
-	// LoginPages is the path below which the login pages are, and CallbackPages that of the redirect URIs.
-	LoginPages    = "/oauth/login/"
+	// loginPages is the path below which the login pages are, and CallbackPages that of the redirect URIs.
+	loginPages    = "/oauth/login/"
 	CallbackPages = "/oauth/callback/"
 )
 
@@ -144,7 +144,7 @@ func (n *PendingLogin) ID() string { return n.id }
 
 // URL is the URL of the login's page, for the person to open.
 func (n *PendingLogin) URL() string {
-	return n.base + LoginPages + url.PathEscape(n.backend.Name) + "?id=" + n.id
+	return n.base + loginPages + url.PathEscape(n.backend.Name) + "?id=" + n.id
 }
 
 // Done is closed when the login is over; Err then is its outcome.

@@ -75,7 +75,7 @@ type record struct {
 func OpenStore(cfg config.TokenStore) (*Store, error) {
 	s := &Store{path: cfg.File}
 	for text := range strings.SplitSeq(cfg.Key, ",") {
-		key, err := ParseKey(strings.TrimSpace(text))
+		key, err := parseKey(strings.TrimSpace(text))
 		if err != nil {
 			return nil, err
 		}
@@ -93,8 +93,8 @@ func OpenStore(cfg config.TokenStore) (*Store, error) {
 	return s, nil
 }
 
-// ParseKey parses a key: 32 bytes in base64, standard or URL-safe, with or without padding.
-func ParseKey(text string) ([]byte, error) {
+// parseKey parses a key: 32 bytes in base64, standard or URL-safe, with or without padding.
+func parseKey(text string) ([]byte, error) {
 	text = strings.NewReplacer("-", "+", "_", "/", "=", "").Replace(text)
 	key, err := base64.RawStdEncoding.DecodeString(text)
 	if err != nil || len(key) != 32 {

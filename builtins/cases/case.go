@@ -25,10 +25,10 @@ import (
 const (
 	// Version is the version of the format that Parse decodes and Encode writes.
 	Version = 1
-	// MaxFile bounds the size of a file, in bytes.
-	MaxFile = 128 << 20
-	// MaxEffects bounds the effects of one case.
-	MaxEffects = 20000
+	// maxFile bounds the size of a file, in bytes.
+	maxFile = 128 << 20
+	// maxEffects bounds the effects of one case.
+	maxEffects = 20000
 )
 
 // Case is one recorded call of a scripted tool.

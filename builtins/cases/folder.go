@@ -108,8 +108,8 @@ var (
 	unwritten = regexp.MustCompile(`^[0-9]{8}T[0-9]{6}\.[0-9]{3}Z-.*-[0-9a-f]{8}\.json\.[0-9]+$`)
 )
 
-// FileName returns a unique file name for a case.
-func FileName(c *Case) string {
+// fileName returns a unique file name for a case.
+func fileName(c *Case) string {
 	var random [4]byte
 	_, _ = rand.Read(random[:]) // never fails
 	tool := strings.Trim(unsafe.ReplaceAllString(c.Tool, "_"), ".")
@@ -117,10 +117,10 @@ func FileName(c *Case) string {
 }
 
 func (f *Folder) write(c *Case) error {
-	err := Write(filepath.Join(f.dir, FileName(c)), c)
+	err := Write(filepath.Join(f.dir, fileName(c)), c)
 	if errors.Is(err, fs.ErrNotExist) { // the folder was removed
 		if err = os.MkdirAll(f.dir, 0o700); err == nil {
-			err = Write(filepath.Join(f.dir, FileName(c)), c)
+			err = Write(filepath.Join(f.dir, fileName(c)), c)
 		}
 	}
 	if err != nil {

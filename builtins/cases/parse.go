@@ -17,11 +17,11 @@ import (
 )
 
 // Code is the code of problems with a file.
-const CasesCode = "case"
+const casesCode = "case"
 
 // Read reads and parses a file. An invalid file is a diag.Problem with its position.
 func Read(path string) (*Case, error) {
-	data, err := files.Read(path, MaxFile)
+	data, err := files.Read(path, maxFile)
 	if err != nil {
 		return nil, diag.Named(path, err)
 	}
@@ -56,7 +56,7 @@ func (r *reader) at(offset int, message string) error {
 	before := r.data[:min(max(offset, 0), len(r.data))]
 	line := 1 + bytes.Count(before, []byte("\n"))
 	column := 1 + len([]rune(string(before[bytes.LastIndexByte(before, '\n')+1:])))
-	return diag.Problem{Pos: diag.Pos{File: diag.File(r.path), Line: line, Column: column}, Code: CasesCode, Message: message}
+	return diag.Problem{Pos: diag.Pos{File: diag.File(r.path), Line: line, Column: column}, Code: casesCode, Message: message}
 }
 
 func (r *reader) syntax(err error) error {
@@ -190,8 +190,8 @@ func (r *reader) effects(c *Case, raw []byte) (err error) {
 	}
 	seen := map[string]bool{}
 	jsonscan.Elements(raw, func(value []byte) bool {
-		if len(c.Effects) == MaxEffects {
-			err = r.wrong(value, "effects: more than %d", MaxEffects)
+		if len(c.Effects) == maxEffects {
+			err = r.wrong(value, "effects: more than %d", maxEffects)
 			return false
 		}
 		at := fmt.Sprintf("effects[%d]", len(c.Effects))

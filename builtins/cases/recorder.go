@@ -15,10 +15,10 @@ import (
 )
 
 const (
-	// MaxRecorded bounds the memory of the recorder of one call, in bytes.
-	MaxRecorded = 64 << 20
-	// MaxHeld bounds the memory of all recorders of the process, in bytes.
-	MaxHeld = 256 << 20
+	// maxRecorded bounds the memory of the recorder of one call, in bytes.
+	maxRecorded = 64 << 20
+	// maxHeld bounds the memory of all recorders of the process, in bytes.
+	maxHeld = 256 << 20
 	// effectSize is the memory of an effect besides its texts, in bytes.
 	effectSize = 400
 )
@@ -122,7 +122,7 @@ func (r *Recorder) take(n int64) bool {
 		return false
 	}
 	r.size += n
-	if held.Add(n) > MaxHeld || r.size > MaxRecorded || len(r.effects) >= MaxEffects {
+	if held.Add(n) > maxHeld || r.size > maxRecorded || len(r.effects) >= maxEffects {
 		r.forget()
 		r.full = true
 		return false
@@ -173,7 +173,7 @@ func (r *Recorder) Case(tool string, args json.RawMessage, p *script.Program, en
 	}
 	shown := map[string]string{"": ""} // names of files
 	c := &Case{
-		Version: Version, Tool: tool, Recorded: began.UTC().Truncate(time.Millisecond), Program: ProgramOf(p), Arguments: args,
+		Version: Version, Tool: tool, Recorded: began.UTC().Truncate(time.Millisecond), Program: programOf(p), Arguments: args,
 		Effects: []Effect{}, Order: []string{}, DurationMs: milliseconds(end.Time.Sub(began)),
 	}
 	for i := range r.effects {
@@ -194,14 +194,14 @@ func (r *Recorder) Case(tool string, args json.RawMessage, p *script.Program, en
 func (c *Case) ended(end Ended) {
 	switch {
 	case end.Err != nil:
-		c.Failure = FailureOfRun(end.Err)
+		c.Failure = failureOfRun(end.Err)
 	default:
 		c.Output, c.Content, c.IsError = end.Result.Structured, end.Result.Content, end.Result.IsError
 	}
 }
 
-// FailureOfRun returns why a run failed, without the position in the script.
-func FailureOfRun(err error) *Failure {
+// failureOfRun returns why a run failed, without the position in the script.
+func failureOfRun(err error) *Failure {
 	f := failureOf(err)
 	if e, ok := errors.AsType[*script.Error](err); ok {
 		f.Message = script.Clip(e.Msg)
@@ -213,8 +213,8 @@ func FailureOfRun(err error) *Failure {
 	return f
 }
 
-// ProgramOf returns the hashes of the files of a program.
-func ProgramOf(p *script.Program) map[string]string {
+// programOf returns the hashes of the files of a program.
+func programOf(p *script.Program) map[string]string {
 	if p == nil {
 		return nil
 	}

@@ -84,7 +84,7 @@ func File(ctx context.Context, path string, tool func(name string) *Tool) Result
 	if err != nil {
 		p, ok := errors.AsType[diag.Problem](err)
 		if !ok {
-			p = diag.Problem{Pos: diag.Pos{File: r.File, Line: 1, Column: 1}, Code: CasesCode, Message: err.Error()}
+			p = diag.Problem{Pos: diag.Pos{File: r.File, Line: 1, Column: 1}, Code: casesCode, Message: err.Error()}
 		}
 		r.Problems = diag.Problems{p}
 		return r
@@ -288,9 +288,9 @@ func (w *world) outcome(res *script.Result, err error) {
 		if e, ok := errors.AsType[*script.Error](err); ok && e.Pos.IsValid() {
 			at = e.Pos
 		}
-		w.differs(at, "%s: now fails: %s", c.Tool, FailureOfRun(err).Message)
+		w.differs(at, "%s: now fails: %s", c.Tool, failureOfRun(err).Message)
 	case err != nil:
-		if have := FailureOfRun(err); have.Message != c.Failure.Message {
+		if have := failureOfRun(err); have.Message != c.Failure.Message {
 			w.differs(at, "%s: fails with another error: %q → %q", c.Tool, c.Failure.Message, have.Message)
 		}
 	case c.Failure != nil:
@@ -321,9 +321,9 @@ func (w *world) differs(at syntax.Position, format string, args ...any) {
 func update(c *Case, t *Tool, res *script.Result, err error) *Case {
 	now := *c
 	now.Output, now.Content, now.IsError, now.Failure = nil, nil, false, nil
-	now.Program = ProgramOf(t.Program)
+	now.Program = programOf(t.Program)
 	if err != nil {
-		now.Failure = FailureOfRun(err)
+		now.Failure = failureOfRun(err)
 		return &now
 	}
 	now.Output, now.Content, now.IsError = res.Structured, res.Content, res.IsError

@@ -132,7 +132,7 @@ func (a *attempt) answerOf(e *effect) (reply, *Problem) {
 			break
 		}
 	}
-	p := problemAt(CodeUnanswered, a.file.place(a.placeOf(e)), msg)
+	p := problemAt(codeUnanswered, a.file.place(a.placeOf(e)), msg)
 	return reply{}, &p
 }
 
@@ -214,7 +214,7 @@ func (a *attempt) computed(e *effect, f *fake, r reply) (reply, *Problem) {
 }
 
 func (f *fake) problem(format string, args ...any) *Problem {
-	p := problemAt(CodeFake, f.at, fmt.Sprintf(format, args...))
+	p := problemAt(codeFake, f.at, fmt.Sprintf(format, args...))
 	return &p
 }
 

@@ -188,7 +188,7 @@ func (a *attempt) unfaked(e *effect) *Problem {
 	} else {
 		msg += fmt.Sprintf("; testing.tool(%q, returns = ...)", e.called)
 	}
-	p := problemAt(CodeUnfaked, a.file.place(a.placeOf(e)), msg)
+	p := problemAt(codeUnfaked, a.file.place(a.placeOf(e)), msg)
 	return &p
 }
 

@@ -93,13 +93,13 @@ const (
 // Codes of problems.
 const (
 	CodeFailed     = "test-failed"     // an assertion, or an error of the test
-	CodeFake       = "test-fake"       // a fake, or a call of it, does not fit the locked schemas
-	CodeUnfaked    = "test-unfaked"    // a tool without a fake
-	CodeUnanswered = "test-unanswered" // a question without an answer
-	CodeUnused     = "test-unused"     // a fake or an answer that nothing used
+	codeFake       = "test-fake"       // a fake, or a call of it, does not fit the locked schemas
+	codeUnfaked    = "test-unfaked"    // a tool without a fake
+	codeUnanswered = "test-unanswered" // a question without an answer
+	codeUnused     = "test-unused"     // a fake or an answer that nothing used
 	CodeTime       = "test-time"       // the test computes too long, or more than its limits allow
-	CodeReplay     = "test-replay"     // stopped and resumed, it has other effects or another output
-	CodeOrder      = "test-order"      // in another order of branches, it has other effects or another output
+	codeReplay     = "test-replay"     // stopped and resumed, it has other effects or another output
+	codeOrder      = "test-order"      // in another order of branches, it has other effects or another output
 )
 
 // Report is the outcome of all tests.

@@ -127,13 +127,13 @@ func (a *attempt) failure(code string, err error, message string) *Problem {
 func (a *attempt) unused() *Problem {
 	for _, f := range a.fakes {
 		if f.used == 0 {
-			p := problemAt(CodeUnused, f.at, fmt.Sprintf("%s was not called: this fake is not used", f.name))
+			p := problemAt(codeUnused, f.at, fmt.Sprintf("%s was not called: this fake is not used", f.name))
 			return &p
 		}
 	}
 	for _, w := range a.answers {
 		if !w.used {
-			p := problemAt(CodeUnused, w.at, fmt.Sprintf("no question contains %q: this answer is not used", w.part))
+			p := problemAt(codeUnused, w.at, fmt.Sprintf("no question contains %q: this answer is not used", w.part))
 			return &p
 		}
 	}

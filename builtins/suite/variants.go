@@ -162,9 +162,9 @@ func (s *Suite) vary(ctx context.Context, plain *attempt, v variant) *Problem {
 	if ctx.Err() != nil || a.timeDiffers() {
 		return nil
 	}
-	code := CodeReplay
+	code := codeReplay
 	if v.perm != nil {
-		code = CodeOrder
+		code = codeOrder
 	}
 	if problem != nil {
 		p := *problem
@@ -199,13 +199,13 @@ func (a *attempt) difference(code string) *Problem {
 		}
 		if o := a.runs[i]; !sameJSON(r.out, o.out) {
 			before, after := outputs(r.out, o.out)
-			if code == CodeOrder {
+			if code == codeOrder {
 				return report(r, "the output depends on the order of branches: %s → %s, %s → %s", orderName(identity(len(v.perm)), true, v), before, orderName(v.perm, v.turns, v), after)
 			}
 			return report(r, "%s: the output differs: %s → %s", v.when(a.plain), before, after)
 		}
 		if text := a.effectsDiffer(r); text != "" {
-			if code == CodeOrder {
+			if code == codeOrder {
 				return report(r, "the effects depend on the order of branches: %s → %s", orders(v), text)
 			}
 			return report(r, "%s: %s", v.when(a.plain), text)

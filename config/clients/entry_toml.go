@@ -25,7 +25,7 @@ type statement struct {
 }
 
 func parseTOML(file string, data []byte) (entryText, error) {
-	if err := CheckTOML(file, data); err != nil {
+	if err := checkTOML(file, data); err != nil {
 		return nil, err
 	}
 	t := &tomlText{file: file, data: data}

@@ -9,9 +9,9 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/diag"
 )
 
-// CheckTOML checks that data is a TOML document. The error is diag.Problems with a position in the
+// checkTOML checks that data is a TOML document. The error is diag.Problems with a position in the
 // file of that name.
-func CheckTOML(filename string, data []byte) error {
+func checkTOML(filename string, data []byte) error {
 	d := &document{name: diag.File(filename)}
 	if at := deep(data); at >= 0 {
 		line, column := position(data, at)
@@ -32,7 +32,7 @@ func CheckTOML(filename string, data []byte) error {
 // toml reads a TOML document. The decoder validates it; the tree, with positions, is made of the
 // parser's expressions.
 func (d *document) toml(data []byte) (*node, error) {
-	if err := CheckTOML(string(d.name), data); err != nil {
+	if err := checkTOML(string(d.name), data); err != nil {
 		return nil, err
 	}
 	t := &tomlReader{document: d, places: newPlaces(data), root: &node{kind: object, line: 1, column: 1}, known: map[tomlKey]*node{}}

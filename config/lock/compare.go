@@ -35,8 +35,8 @@ type Class string
 // The classes of differences, the most severe first.
 const (
 	Breaking   Class = "breaking"   // a call that worked may fail, or have other effects than expected
-	Text       Class = "text"       // a text that models read has changed
-	Compatible Class = "compatible" // all others
+	text       Class = "text"       // a text that models read has changed
+	compatible Class = "compatible" // all others
 )
 
 // Added reports whether only the new file has the entry.
@@ -51,14 +51,14 @@ func (c *Change) Class() Class {
 	case c.Removed():
 		return Breaking
 	case c.Added():
-		return Compatible
+		return compatible
 	}
-	for _, class := range []Class{Breaking, Text} {
+	for _, class := range []Class{Breaking, text} {
 		if slices.ContainsFunc(c.Details, func(d Detail) bool { return d.Class == class }) {
 			return class
 		}
 	}
-	return Compatible
+	return compatible
 }
 
 // Compare lists the changes between two files, sorted by name.
@@ -107,9 +107,9 @@ func appendSelf(changes []Change, name string, old, now map[string]Backend, b Ba
 			old, now string
 			class    Class
 		}{
-			{"instructions", before.Instructions, after.Instructions, Text},
-			{"revision", before.Revision, after.Revision, Compatible},
-			{"server", before.Server, after.Server, Compatible},
+			{"instructions", before.Instructions, after.Instructions, text},
+			{"revision", before.Revision, after.Revision, compatible},
+			{"server", before.Server, after.Server, compatible},
 		} {
 			if m.old != m.now {
 				c.Details = append(c.Details, Detail{Path: m.path, Class: m.class, Old: quote(m.old), New: quote(m.now)})
@@ -141,7 +141,7 @@ func (w *walk) compare(path []string, old, now []byte) {
 	case isObject(old) && isObject(now):
 		w.members(path, old, now)
 	default:
-		d := Detail{Path: joined(path), Old: old, New: now, Class: Compatible}
+		d := Detail{Path: joined(path), Old: old, New: now, Class: compatible}
 		w.classify(path, &d)
 		w.found = append(w.found, d)
 	}
@@ -203,7 +203,7 @@ func (w *walk) classify(path []string, d *Detail) {
 	switch {
 	case slices.Contains(texts, last) && !slices.Contains(path[:len(path)-1], "annotations"):
 		if len(path) < 2 || path[len(path)-2] != "properties" { // otherwise it is an argument of that name
-			d.Class = Text
+			d.Class = text
 			return
 		}
 	case w.kind != Tool:
@@ -228,13 +228,13 @@ func riskier(hint string, d *Detail) (Class, string) {
 	harmless := map[string]bool{"readOnlyHint": true, "destructiveHint": false, "idempotentHint": true, "openWorldHint": false}
 	fallback, known := assumed[hint]
 	if !known {
-		return Text, ""
+		return text, ""
 	}
 	is := func(v []byte) bool { return v == nil && fallback || string(v) == "true" }
 	if was, now := is(d.Old), is(d.New); was == harmless[hint] && now != harmless[hint] {
 		return Breaking, "is " + strconv.FormatBool(now) + " now"
 	}
-	return Compatible, ""
+	return compatible, ""
 }
 
 // schema classifies a difference within the schema of arguments, or of results.

@@ -19,8 +19,8 @@ import (
 const (
 	// DefaultFile is the name of the file beside a configuration.
 	DefaultFile = "vmcp.lock"
-	// MaxFile bounds a file, in bytes.
-	MaxFile = 256 << 20
+	// maxFile bounds a file, in bytes.
+	maxFile = 256 << 20
 	// maxDepth bounds the nesting of a file that is written, so that it can be read again.
 	maxDepth = jsonscan.MaxDepth - 8
 
@@ -30,7 +30,7 @@ const (
 // Read reads a file. It computes every hash again: a file in which a hash does not fit its definition,
 // so that the reviewed definition is not the pinned one, is an error.
 func Read(path string) (*File, error) {
-	data, err := files.Read(path, MaxFile)
+	data, err := files.Read(path, maxFile)
 	if err != nil {
 		return nil, diag.Named(path, err)
 	}
@@ -287,8 +287,8 @@ func fits(text []byte) error {
 			return fmt.Errorf("%s: a definition nests deeper than %d", DefaultFile, maxDepth)
 		}
 	}
-	if size > MaxFile {
-		return fmt.Errorf("%s: would be larger than %d MB", DefaultFile, MaxFile>>20)
+	if size > maxFile {
+		return fmt.Errorf("%s: would be larger than %d MB", DefaultFile, maxFile>>20)
 	}
 	return nil
 }

@@ -63,7 +63,7 @@ func (d *Detail) text() string {
 	default:
 		text += " changed"
 	}
-	if d.Class != Compatible {
+	if d.Class != compatible {
 		text += " (" + string(d.Class) + ")"
 	}
 	return text

@@ -39,10 +39,10 @@ type Kind int
 
 // The kinds of violations.
 const (
-	BadValue  Kind = iota // anything else
-	WrongType             // such as a string instead of a number
-	Missing               // a required member
-	Unknown               // a member that the schema does not allow
+	badValue  Kind = iota // anything else
+	wrongType             // such as a string instead of a number
+	missing               // a required member
+	unknown               // a member that the schema does not allow
 )
 
 // Violations are all violations of a schema by one value.
@@ -79,27 +79,27 @@ func collect(e *jsonschema.ValidationError, out *Violations) {
 	switch k := e.ErrorKind.(type) {
 	case *kind.Required:
 		for _, name := range k.Missing {
-			add(Missing, append(slices.Clone(at), name), "is required")
+			add(missing, append(slices.Clone(at), name), "is required")
 		}
 	case *kind.AdditionalProperties:
 		for _, name := range k.Properties {
-			add(Unknown, append(slices.Clone(at), name), "is not a known property")
+			add(unknown, append(slices.Clone(at), name), "is not a known property")
 		}
 	case *kind.Type:
-		add(WrongType, at, "want %s, have %s", strings.Join(k.Want, " or "), k.Got)
+		add(wrongType, at, "want %s, have %s", strings.Join(k.Want, " or "), k.Got)
 	case *kind.Enum:
-		add(BadValue, at, "want one of %s, have %s", list(k.Want), show(k.Got))
+		add(badValue, at, "want one of %s, have %s", list(k.Want), show(k.Got))
 	case *kind.Const:
-		add(BadValue, at, "want %s, have %s", show(k.Want), show(k.Got))
+		add(badValue, at, "want %s, have %s", show(k.Want), show(k.Got))
 	case *kind.AnyOf, *kind.OneOf:
 		if len(e.Causes) == 0 {
-			add(BadValue, at, "%s", e.ErrorKind.LocalizedString(english))
+			add(badValue, at, "%s", e.ErrorKind.LocalizedString(english))
 			return
 		}
-		add(BadValue, at, "fits none of the alternatives: %s", alternatives(e.Causes))
+		add(badValue, at, "fits none of the alternatives: %s", alternatives(e.Causes))
 	default:
 		if len(e.Causes) == 0 {
-			add(BadValue, at, "%s", strings.ReplaceAll(e.ErrorKind.LocalizedString(english), "'", `"`))
+			add(badValue, at, "%s", strings.ReplaceAll(e.ErrorKind.LocalizedString(english), "'", `"`))
 			return
 		}
 		for _, cause := range e.Causes {

@@ -4,7 +4,7 @@ import "slices"
 
 // Protocol revisions.
 const (
-	Rev2024 = "2024-11-05"
+	rev2024 = "2024-11-05"
 	Rev2503 = "2025-03-26"
 	Rev2506 = "2025-06-18"
 	Rev2511 = "2025-11-25"
@@ -12,10 +12,10 @@ const (
 )
 
 // Legacy lists the revisions with an initialize handshake, newest first.
-var Legacy = []string{Rev2511, Rev2506, Rev2503, Rev2024}
+var Legacy = []string{Rev2511, Rev2506, Rev2503, rev2024}
 
 // Supported lists every revision, newest first.
-var Supported = []string{Rev2607, Rev2511, Rev2506, Rev2503, Rev2024}
+var Supported = []string{Rev2607, Rev2511, Rev2506, Rev2503, rev2024}
 
 // IsModern reports whether rev is stateless: 2026-07-28 or later.
 func IsModern(rev string) bool { return rev >= Rev2607 }
@@ -83,7 +83,7 @@ const (
 	HeaderMismatch     = -32020
 	MissingCapability  = -32021
 	UnsupportedVersion = -32022
-	URLElicitation     = -32042 // 2025-11-25 only
+	urlElicitation     = -32042 // 2025-11-25 only
 	// RequestCancelled is the error of this proxy for a request that its caller has cancelled.
 	RequestCancelled = -32800
 )

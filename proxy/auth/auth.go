@@ -220,7 +220,7 @@ func (a *Authenticator) enough(p *Principal) (*Principal, error) {
 // scopes, in addition to those that every request needs.
 func (a *Authenticator) StepUp(scopes []string) *Refusal {
 	return &Refusal{
-		Status: http.StatusForbidden, Code: InsufficientScope, Description: "more scopes are needed",
+		Status: http.StatusForbidden, Code: insufficientScope, Description: "more scopes are needed",
 		Scopes: union(a.required, scopes),
 	}
 }

@@ -54,7 +54,7 @@ func checkOwnToken(path string) error {
 func newSecret() string {
 	var raw [32]byte
 	rand.Read(raw[:])
-	return TokenPrefix + base64.RawURLEncoding.EncodeToString(raw[:])
+	return tokenPrefix + base64.RawURLEncoding.EncodeToString(raw[:])
 }
 
 // readOwnToken reads the file as a table of one token.

@@ -10,9 +10,9 @@ import (
 
 // Codes of a refusal (RFC 6750, section 3.1).
 const (
-	InvalidRequest    = "invalid_request"
-	InvalidToken      = "invalid_token"
-	InsufficientScope = "insufficient_scope"
+	invalidRequest    = "invalid_request"
+	invalidToken      = "invalid_token"
+	insufficientScope = "insufficient_scope"
 )
 
 // Refusal is why a request is refused, and the response to its client.
@@ -71,7 +71,7 @@ func (r *Refusal) SetHeader(h http.Header, metadata string) {
 }
 
 func invalid(description string) *Refusal {
-	return &Refusal{Status: http.StatusUnauthorized, Code: InvalidToken, Description: description}
+	return &Refusal{Status: http.StatusUnauthorized, Code: invalidToken, Description: description}
 }
 
 func (r *Refusal) because(err error) *Refusal {
@@ -84,8 +84,8 @@ func (r *Refusal) because(err error) *Refusal {
 var (
 	errNoCredential  = &Refusal{Status: http.StatusUnauthorized}
 	errNoCertificate = &Refusal{Status: http.StatusUnauthorized, NoToken: true, Description: "a client certificate is required"}
-	errTwoHeaders    = &Refusal{Status: http.StatusBadRequest, Code: InvalidRequest, Description: "more than one Authorization header"}
-	errInQuery       = &Refusal{Status: http.StatusBadRequest, Code: InvalidRequest, Description: "a token in the query string is not accepted: use the Authorization header"}
+	errTwoHeaders    = &Refusal{Status: http.StatusBadRequest, Code: invalidRequest, Description: "more than one Authorization header"}
+	errInQuery       = &Refusal{Status: http.StatusBadRequest, Code: invalidRequest, Description: "a token in the query string is not accepted: use the Authorization header"}
 	errMalformed     = invalid("the token is malformed")
 	errUnknown       = invalid("the token is unknown")
 	errSignature     = invalid("the signature is not valid")

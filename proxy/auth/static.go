@@ -18,8 +18,8 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/files"
 )
 
-// TokenPrefix is the prefix of each token of NewToken, for secret scanners.
-const TokenPrefix = "vmcp_"
+// tokenPrefix is the prefix of each token of NewToken, for secret scanners.
+const tokenPrefix = "vmcp_"
 
 // maxTokenFile bounds a tokens file, in bytes.
 const maxTokenFile = 4 << 20

@@ -28,7 +28,7 @@ func (b *builder) noteAbsent(be *backends.Backend, state backends.State) {
 	name := be.Name()
 	rule := b.rules[name]
 	b.c.absent = append(b.c.absent, &absent{
-		backend: be, state: state, prefix: Clean(b.prefix(name)),
+		backend: be, state: state, prefix: clean(b.prefix(name)),
 		toolsHidden: b.cfg.Aggregation.ExcludeAllTools || rule == nil && b.cfg.Aggregation.DefaultToolVisibility == "hidden" || rule != nil && rule.ExcludeAll,
 		tools:       rule, prompts: b.promptRules[name], resources: b.resourceRules[name],
 	})
@@ -49,7 +49,7 @@ func (a *absent) cut(name string) (rest string, whole, ok bool) {
 		rest, ok = strings.CutPrefix(name, a.prefix)
 		return rest, true, ok && rest != ""
 	}
-	room := Max - len(Tail(""))
+	room := Max - len(tail(""))
 	return "", false, strings.HasPrefix(name, a.prefix[:min(len(a.prefix), room)])
 }
 
@@ -63,7 +63,7 @@ func (a *absent) mayHaveTool(name string) bool {
 		return true
 	}
 	for own, over := range a.tools.Overrides {
-		if over.Name != "" && Clean(over.Name) == rest && keeps(a.tools.Filter, own, over.Name) {
+		if over.Name != "" && clean(over.Name) == rest && keeps(a.tools.Filter, own, over.Name) {
 			return true
 		}
 	}
@@ -89,7 +89,7 @@ func (a *absent) mayHavePrompt(name string) bool {
 		return true
 	}
 	for own, over := range a.prompts.Overrides {
-		if over.Name != "" && Clean(over.Name) == rest && keeps(a.prompts.Filter, own, over.Name) {
+		if over.Name != "" && clean(over.Name) == rest && keeps(a.prompts.Filter, own, over.Name) {
 			return true
 		}
 	}
@@ -126,6 +126,6 @@ func sanitiseGlob(g string) string {
 		if r == '*' || r == '?' {
 			return r
 		}
-		return Fit(r)
+		return fit(r)
 	}, g)
 }

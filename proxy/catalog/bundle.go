@@ -10,8 +10,8 @@ import (
 	"github.com/vmcp-dev/vmcp/script"
 )
 
-// Bundles finds what scripts of bundles load: first texts of the bundle, then libraries.
-type Bundles struct {
+// bundles finds what scripts of bundles load: first texts of the bundle, then libraries.
+type bundles struct {
 	// Libraries finds the files of libraries.
 	Libraries Load
 
@@ -22,8 +22,8 @@ type Bundles struct {
 // bundlePrefix begins the names of files of bundles; names of libraries cannot begin so.
 const bundlePrefix = "configmap:"
 
-// FileOf is the name of a text of a bundle.
-func FileOf(b *config.Bundle, name string) string { return bundlePrefix + b.Name + "/" + name }
+// fileOf is the name of a text of a bundle.
+func fileOf(b *config.Bundle, name string) string { return bundlePrefix + b.Name + "/" + name }
 
 // Same reports whether two bundles have the same texts.
 func Same(a, b *config.Bundle) bool {
@@ -31,15 +31,15 @@ func Same(a, b *config.Bundle) bool {
 }
 
 // find finds a text of the bundle that contains the file from.
-func (b *Bundles) find(of *config.Bundle, from, name string) (script.File, bool) {
-	if of == nil || !strings.HasPrefix(from, FileOf(of, "")) {
+func (b *bundles) find(of *config.Bundle, from, name string) (script.File, bool) {
+	if of == nil || !strings.HasPrefix(from, fileOf(of, "")) {
 		return script.File{}, false
 	}
 	text, ok := of.Texts[name]
 	if !ok {
 		return script.File{}, false
 	}
-	f := script.File{Name: FileOf(of, name), Source: []byte(text), Origin: diag.Origin{Pos: diag.Pos{File: of.Name + "/" + name, Line: 1, Column: 1}, Exact: true}}
+	f := script.File{Name: fileOf(of, name), Source: []byte(text), Origin: diag.Origin{Pos: diag.Pos{File: of.Name + "/" + name, Line: 1, Column: 1}, Exact: true}}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.loaded == nil {
@@ -50,7 +50,7 @@ func (b *Bundles) find(of *config.Bundle, from, name string) (script.File, bool)
 }
 
 // Loader is a loader for all tools. If a bundle occurs in two versions, it uses one of them.
-func (b *Bundles) Loader(tools []config.ScriptedTool) Load {
+func (b *bundles) Loader(tools []config.ScriptedTool) Load {
 	known := map[string]*config.Bundle{}
 	for i := range tools {
 		if t := tools[i].Bundle; t != nil {
@@ -71,7 +71,7 @@ func (b *Bundles) Loader(tools []config.ScriptedTool) Load {
 }
 
 // LoadFor is the loader for a tool of a bundle, with that version of it.
-func (b *Bundles) LoadFor(of *config.Bundle) Load {
+func (b *bundles) LoadFor(of *config.Bundle) Load {
 	return func(from, name string) (script.File, error) {
 		if f, ok := b.find(of, from, name); ok {
 			return f, nil
@@ -81,7 +81,7 @@ func (b *Bundles) LoadFor(of *config.Bundle) Load {
 }
 
 // FileAt is the text of a bundle in which an error of the interpreter occurred, or other.
-func (b *Bundles) FileAt(e *script.Error, other script.File) script.File {
+func (b *bundles) FileAt(e *script.Error, other script.File) script.File {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, f := range b.loaded {

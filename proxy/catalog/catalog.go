@@ -263,7 +263,7 @@ func (b *builder) prefix(backend string) string {
 
 // Gone is an entry for a scripted tool that is no longer configured but has unfinished runs.
 func Gone(name string) *Entry {
-	t := ScriptedGone(name)
+	t := scriptedGone(name)
 	return &Entry{Name: name, Original: name, Definition: t.Definition, Hidden: true, Script: t}
 }
 
@@ -282,12 +282,12 @@ func (b *builder) addTools(be *backends.Backend, offer *backends.Offer) {
 	rule := b.rules[be.Name()]
 	exact := map[string]bool{} // names that are exposed unchanged
 	for _, item := range offer.Tools {
-		if text := b.toolText(be.Name(), rule, item.Name); Exposed(text) == text {
+		if text := b.toolText(be.Name(), rule, item.Name); exposed(text) == text {
 			exact[text] = true
 		}
 	}
 	for _, item := range offer.Tools {
-		if err := DefinitionTool.Usable(item.Name, item.Raw); err != nil {
+		if err := definitionTool.Usable(item.Name, item.Raw); err != nil {
 			b.problem(be.Name(), item.Name, "definition dropped: %v", err)
 			continue
 		}
@@ -298,9 +298,9 @@ func (b *builder) addTools(be *backends.Backend, offer *backends.Offer) {
 		}
 		e := &Entry{Original: item.Name, Backend: be, headers: headers, Hidden: b.isHidden(rule, item.Name)}
 		text := b.toolText(be.Name(), rule, item.Name)
-		e.Name = Exposed(text)
+		e.Name = exposed(text)
 		if e.Name != text && exact[e.Name] {
-			e.Name = Hashed(text)
+			e.Name = hashed(text)
 		}
 		b.claimTool(e, rule, item)
 	}
@@ -431,11 +431,11 @@ func (b *builder) addPrompts(be *backends.Backend, offer *backends.Offer) {
 		if rule.ExcludeAll || !keeps(rule.Filter, item.Name, over.Name) {
 			continue
 		}
-		if err := DefinitionPrompt.Usable(item.Name, item.Raw); err != nil {
+		if err := definitionPrompt.Usable(item.Name, item.Raw); err != nil {
 			b.problem(be.Name(), item.Name, "prompt dropped: %v", err)
 			continue
 		}
-		e := &Entry{Kind: policy.Prompt, Original: item.Name, Backend: be, Name: Exposed(b.prefix(be.Name()) + cmp.Or(over.Name, item.Name))}
+		e := &Entry{Kind: policy.Prompt, Original: item.Name, Backend: be, Name: exposed(b.prefix(be.Name()) + cmp.Or(over.Name, item.Name))}
 		if owner := b.c.promptByName[e.Name]; owner != nil {
 			owner.contested = true
 			b.problem(be.Name(), item.Name, "prompt name %q refused: it belongs to %s", e.Name, owner.Origin())
@@ -469,10 +469,10 @@ func (b *builder) finish(page pageStyle, offers map[string]*backends.Offer) {
 		tools, prompts = tools.with(o.ToolsMeta), prompts.with(o.PromptsMeta)
 		resources, templates = resources.with(o.ResourcesMeta), templates.with(o.TemplatesMeta)
 	}
-	c.tools = b.list("tools", DefinitionTool, visible, tools)
-	c.prompts = b.list("prompts", DefinitionPrompt, sortedEntries(c.promptByName, rank), prompts)
-	c.resources = b.list("resources", DefinitionResource, sortedEntries(c.resourceByURI, rank), resources)
-	c.templates = b.list("resourceTemplates", DefinitionTemplate, sortedEntries(c.templateByText, rank), templates)
+	c.tools = b.list("tools", definitionTool, visible, tools)
+	c.prompts = b.list("prompts", definitionPrompt, sortedEntries(c.promptByName, rank), prompts)
+	c.resources = b.list("resources", definitionResource, sortedEntries(c.resourceByURI, rank), resources)
+	c.templates = b.list("resourceTemplates", definitionTemplate, sortedEntries(c.templateByText, rank), templates)
 	c.routes = byLiteral(c.templates.entries)
 	c.parts = b.composeInstructions(offers)
 	c.instructions = joinInstructions(c.parts)

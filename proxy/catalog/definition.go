@@ -31,10 +31,10 @@ type Kind struct {
 }
 
 var (
-	DefinitionTool     = Kind{key: "name", schema: "inputSchema", legacy: legacyTool, modern: modernTool}
-	DefinitionPrompt   = Kind{key: "name", legacy: promptRule, modern: promptRule}
-	DefinitionResource = Kind{key: "uri", named: true, legacy: resourceRule, modern: resourceRule}
-	DefinitionTemplate = Kind{key: "uriTemplate", named: true, legacy: templateRule, modern: templateRule}
+	definitionTool     = Kind{key: "name", schema: "inputSchema", legacy: legacyTool, modern: modernTool}
+	definitionPrompt   = Kind{key: "name", legacy: promptRule, modern: promptRule}
+	definitionResource = Kind{key: "uri", named: true, legacy: resourceRule, modern: resourceRule}
+	definitionTemplate = Kind{key: "uriTemplate", named: true, legacy: templateRule, modern: templateRule}
 )
 
 // Usable returns why a definition cannot be listed, even after a repair.

@@ -40,7 +40,7 @@ func samples(t *testing.T) []sample {
 	return all
 }
 
-var kinds = map[string]Kind{"tools": DefinitionTool, "prompts": DefinitionPrompt, "resources": DefinitionResource, "resourceTemplates": DefinitionTemplate}
+var kinds = map[string]Kind{"tools": definitionTool, "prompts": definitionPrompt, "resources": definitionResource, "resourceTemplates": definitionTemplate}
 
 // judge sets the repaired forms of the definition of s.
 func (s sample) judge() sample {
@@ -118,7 +118,7 @@ func TestRepairIsStable(t *testing.T) {
 }
 
 func TestInvalidUTF8(t *testing.T) {
-	legacy, modern, notes := DefinitionTool.Repair("t", json.RawMessage("{\"name\":\"t\",\"inputSchema\":{\"type\":\"object\"},\"title\":\"a\xff\"}"))
+	legacy, modern, notes := definitionTool.Repair("t", json.RawMessage("{\"name\":\"t\",\"inputSchema\":{\"type\":\"object\"},\"title\":\"a\xff\"}"))
 	want := `{"name":"t","inputSchema":{"type":"object"},"title":"a` + "\uFFFD" + `"}`
 	if string(legacy) != want || string(modern) != want || len(notes) != 1 {
 		t.Errorf("got %s, %s, %q, want %s", legacy, modern, notes, want)
@@ -128,11 +128,11 @@ func TestInvalidUTF8(t *testing.T) {
 // A valid definition is not copied.
 func TestGoodDefinitionsPassAsTheyAre(t *testing.T) {
 	good := json.RawMessage(`{ "name":"t", "inputSchema" :{"type":"object","properties":{"a":{"type":"string"}},"required":["a"]},"x":1.0}`)
-	legacy, modern, notes := DefinitionTool.Repair("t", good)
+	legacy, modern, notes := definitionTool.Repair("t", good)
 	if &legacy[0] != &good[0] || &modern[0] != &good[0] || notes != nil {
 		t.Errorf("got %s, %s, %q", legacy, modern, notes)
 	}
-	if n := testing.AllocsPerRun(10, func() { DefinitionTool.Repair("t", good) }); n > 60 {
+	if n := testing.AllocsPerRun(10, func() { definitionTool.Repair("t", good) }); n > 60 {
 		t.Errorf("repair of a good definition: %v allocations", n)
 	}
 }
@@ -145,7 +145,7 @@ func TestNotesAreBounded(t *testing.T) {
 		fmt.Fprintf(&def, `,"p%d":7`, i)
 	}
 	def.WriteString(`}}}`)
-	legacy, _, notes := DefinitionTool.Repair("t", def.Bytes())
+	legacy, _, notes := definitionTool.Repair("t", def.Bytes())
 	if !json.Valid(legacy) || len(notes) != maxNotes+1 || notes[maxNotes] != "and 9993 more" {
 		t.Errorf("got %d notes, the last %q", len(notes), notes[len(notes)-1])
 	}
@@ -184,7 +184,7 @@ func BenchmarkRepair(b *testing.B) {
 		strings.Repeat(`"a":{"type":"string","pattern":"^[a-z]+$"},`, 10) + `"b":{}}}}`)
 	b.SetBytes(int64(len(def)))
 	for b.Loop() {
-		DefinitionTool.Repair("t", def)
+		definitionTool.Repair("t", def)
 	}
 }
 

@@ -88,6 +88,6 @@ func (p Pinned) Tool(known *ScriptedTool) (*ScriptedTool, error) {
 }
 
 // Gone is a scripted tool that is no longer configured but has unfinished runs.
-func ScriptedGone(name string) *ScriptedTool {
+func scriptedGone(name string) *ScriptedTool {
 	return &ScriptedTool{Name: name, Definition: new(jsonscan.Object).Text("name", name).Raw("inputSchema", orAnyObject(nil)).JSON()}
 }

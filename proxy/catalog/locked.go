@@ -63,18 +63,18 @@ func eachLocked(cfg *config.Config, f *lock.File, visit func(exposed, origin str
 		rule := b.rules[name]
 		items, exact := lockedItems(f, name), map[string]bool{}
 		for _, item := range items {
-			if text := b.toolText(name, rule, item.Name); Exposed(text) == text {
+			if text := b.toolText(name, rule, item.Name); exposed(text) == text {
 				exact[text] = true
 			}
 		}
 		for _, item := range items {
-			if DefinitionTool.Usable(item.Name, item.Raw) != nil {
+			if definitionTool.Usable(item.Name, item.Raw) != nil {
 				continue
 			}
 			text := b.toolText(name, rule, item.Name)
-			exposed := Exposed(text)
+			exposed := exposed(text)
 			if exposed != text && exact[exposed] {
-				exposed = Hashed(text)
+				exposed = hashed(text)
 			}
 			var over config.ToolOverride
 			if rule != nil {
@@ -132,7 +132,7 @@ func mayBeOf(cfg *config.Config, indices []int, name string) bool {
 	b := &builder{cfg: cfg}
 	for _, i := range indices {
 		backend := cfg.Backends[i].Name
-		if strings.HasPrefix(name, backend+".") || strings.HasPrefix(name, Clean(b.prefix(backend))) {
+		if strings.HasPrefix(name, backend+".") || strings.HasPrefix(name, clean(b.prefix(backend))) {
 			return true
 		}
 	}

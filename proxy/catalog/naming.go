@@ -11,37 +11,37 @@ import (
 // name.
 const Max = 64
 
-// Exposed converts a text to a name of 1 to 64 characters of [a-zA-Z0-9_-]. A text that is one already is returned
+// exposed converts a text to a name of 1 to 64 characters of [a-zA-Z0-9_-]. A text that is one already is returned
 // unchanged. The result depends on the text alone.
-func Exposed(text string) string {
-	name := Clean(text)
+func exposed(text string) string {
+	name := clean(text)
 	if len(name) <= Max && name != "" {
 		return name
 	}
-	return Hashed(text)
+	return hashed(text)
 }
 
-// Hashed is Exposed with a hash of the whole text at its end, for names that are too long or would collide.
-func Hashed(text string) string {
-	tail := Tail(text)
-	name := Clean(text)
+// hashed is Exposed with a hash of the whole text at its end, for names that are too long or would collide.
+func hashed(text string) string {
+	tail := tail(text)
+	name := clean(text)
 	if room := Max - len(tail); len(name) > room {
 		name = name[:room]
 	}
 	return name + tail
 }
 
-// Tail is the hash suffix for a name that cannot be used unchanged.
-func Tail(text string) string {
+// tail is the hash suffix for a name that cannot be used unchanged.
+func tail(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return "_" + hex.EncodeToString(sum[:4])
 }
 
-// Clean replaces every character that is not allowed in names.
-func Clean(text string) string { return strings.Map(Fit, text) }
+// clean replaces every character that is not allowed in names.
+func clean(text string) string { return strings.Map(fit, text) }
 
-// Fit is r if names may have it, else its replacement.
-func Fit(r rune) rune {
+// fit is r if names may have it, else its replacement.
+func fit(r rune) rune {
 	switch {
 	case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '_', r == '-':
 		return r

@@ -17,7 +17,7 @@ type Own uint8
 // The proxy's own resources.
 const (
 	NotOwn    Own = iota // a resource of a backend
-	OwnState             // the backends and what they offer
+	ownState             // the backends and what they offer
 	OwnList              // the scripted tools
 	OwnScript            // the source of one scripted tool
 )
@@ -25,8 +25,8 @@ const (
 const (
 	stateURI   = "vmcp://state"
 	scriptsURI = "vmcp://scripts"
-	// ScriptType is the media type of a script.
-	ScriptType = "text/x-starlark"
+	// scriptType is the media type of a script.
+	scriptType = "text/x-starlark"
 	jsonType   = "application/json"
 )
 
@@ -40,10 +40,10 @@ func (b *builder) addOwn() {
 		e.Definition = new(jsonscan.Object).Text("uri", e.Name).Text("name", name).Text("description", description).Text("mimeType", media).JSON()
 		b.c.resourceByURI[e.Name] = e
 	}
-	add(&Entry{Name: stateURI, Own: OwnState}, "state", "The backends of this endpoint, their state and how much they offer.", jsonType)
+	add(&Entry{Name: stateURI, Own: ownState}, "state", "The backends of this endpoint, their state and how much they offer.", jsonType)
 	add(&Entry{Name: scriptsURI, Own: OwnList}, "scripts", "The scripted tools of this endpoint, with the resources that hold their texts.", jsonType)
 	for _, e := range b.tools { // only scripts so far
-		add(&Entry{Name: e.ScriptURI(), Own: OwnScript, of: e}, e.Name, fmt.Sprintf("The text of the scripted tool %s, in Starlark.", e.Name), ScriptType)
+		add(&Entry{Name: e.ScriptURI(), Own: OwnScript, of: e}, e.Name, fmt.Sprintf("The text of the scripted tool %s, in Starlark.", e.Name), scriptType)
 	}
 }
 
@@ -86,7 +86,7 @@ func (v *View) Offers(backend string) (tools, prompts, resources int) {
 func (v *View) Contents(e *Entry, text string, modern bool) []byte {
 	media := jsonType
 	if e.Own == OwnScript {
-		media = ScriptType
+		media = scriptType
 	}
 	one := new(jsonscan.Object).Text("uri", e.Name).Text("mimeType", media).Text("text", text).JSON()
 	result := new(jsonscan.Object).Raw("contents", append(append([]byte{'['}, one...), ']'))

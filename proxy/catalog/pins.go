@@ -31,7 +31,7 @@ func (b *builder) applyPins(p *Pins, backend string, offer *backends.Offer) *bac
 	held.Resources = b.pinnedItems(p, backend, lock.Resource, offer.Resources)
 	held.Templates = b.pinnedItems(p, backend, lock.Template, offer.Templates)
 	if v := p.Instructions(backend, offer.Instructions); v != nil && b.violated(v) {
-		b.reportHidden(backend, Instructions, offer.Instructions)
+		b.reportHidden(backend, instructions, offer.Instructions)
 		held.Instructions = ""
 	}
 	return &held
@@ -63,13 +63,13 @@ func (b *builder) withhold(v *Violation) {
 	switch n.Kind {
 	case lock.Tool:
 		text := b.toolText(n.Backend, b.rules[n.Backend], n.Own)
-		note(Tool(Exposed(text)))
-		for _, name := range []string{Exposed(text), Hashed(text), n.Backend + "." + n.Own} {
+		note(Tool(exposed(text)))
+		for _, name := range []string{exposed(text), hashed(text), n.Backend + "." + n.Own} {
 			b.c.withheld[Tool(name)], b.c.withheld[AnyTool(name)] = true, true
 		}
 	case lock.Prompt:
 		over := b.promptRules[n.Backend].Overrides[n.Own]
-		note(Prompt(Exposed(b.prefix(n.Backend) + cmp.Or(over.Name, n.Own))))
+		note(Prompt(exposed(b.prefix(n.Backend) + cmp.Or(over.Name, n.Own))))
 	case lock.Resource:
 		note(Resource(b.c.ExposedURI(n.Backend, n.Own)))
 	case lock.Template:

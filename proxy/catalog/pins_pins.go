@@ -20,8 +20,8 @@ type Pins struct {
 	onChange, onNew string
 }
 
-// Read reads the lock file of a configuration.
-func Read(cfg *config.Config) (*Pins, error) {
+// read reads the lock file of a configuration.
+func read(cfg *config.Config) (*Pins, error) {
 	c := cfg.Pins
 	if !c.Wanted() {
 		return nil, nil
@@ -57,13 +57,13 @@ type Violation struct {
 	Reason string
 }
 
-// Instructions names the instructions of a backend in a Problem.
-const Instructions = "instructions"
+// instructions names the instructions of a backend in a Problem.
+const instructions = "instructions"
 
 // Entry is the name of the entry in a Problem.
 func (v *Violation) Entry() string {
 	if v.Name.Kind == lock.Instructions {
-		return Instructions
+		return instructions
 	}
 	return v.Name.Own
 }

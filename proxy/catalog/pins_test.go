@@ -31,7 +31,7 @@ func BenchmarkHold(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	p, err := Read(cfg)
+	p, err := read(cfg)
 	if err != nil {
 		b.Fatal(err)
 	}

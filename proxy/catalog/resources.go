@@ -38,12 +38,12 @@ func (b *builder) addResources(be *backends.Backend, offer *backends.Offer) {
 		return e
 	}
 	for _, item := range offer.Resources {
-		if kept(item, DefinitionResource) {
+		if kept(item, definitionResource) {
 			b.addResource(b.c.resourceByURI, entryOf(item, "uri"))
 		}
 	}
 	for _, item := range offer.Templates {
-		if !kept(item, DefinitionTemplate) {
+		if !kept(item, definitionTemplate) {
 			continue
 		}
 		e := entryOf(item, "uriTemplate")

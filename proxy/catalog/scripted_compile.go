@@ -25,7 +25,7 @@ type scriptedCompiler struct {
 	cfg      *config.Config
 	set      *Set
 	problems diag.Problems
-	bundled  *Bundles
+	bundled  *bundles
 	given    Known
 	made     []func()           // compile the tools, once all texts were checked
 	files    map[string][]*Text // texts of tools, by file name
@@ -34,7 +34,7 @@ type scriptedCompiler struct {
 // Compile compiles every scripted tool of a configuration, and reads its pins. The returned problems are those for
 // which the configuration cannot be served; the Texts have further ones.
 func Compile(cfg *config.Config, known Known) (*Set, diag.Problems) {
-	bundled := &Bundles{Libraries: known.Overlay.Load(Libraries(cfg).Load)}
+	bundled := &bundles{Libraries: known.Overlay.Load(libraries(cfg).Load)}
 	load := legacy.With(script.Options{Load: bundled.Loader(cfg.ScriptedTools)}).Load
 	c := &scriptedCompiler{bundled: bundled, cfg: cfg, set: &Set{load: load, cache: &check.Cache{Lean: true}}, given: known}
 	c.libraries()
@@ -152,7 +152,7 @@ func (c *scriptedCompiler) fileAt(f script.File, e *script.Error) script.File {
 // pins reads the lock file.
 func (c *scriptedCompiler) pins() {
 	var err error
-	if c.set.pins, err = Read(c.cfg); err == nil {
+	if c.set.pins, err = read(c.cfg); err == nil {
 		return
 	}
 	p, ok := errors.AsType[diag.Problem](err)
@@ -170,7 +170,7 @@ func (c *scriptedCompiler) libraries() {
 			c.add(l.Name, check.Source{Kind: check.Library, File: script.File{Name: l.Name, Source: []byte(l.Source), Origin: origin}})
 			continue
 		}
-		for _, name := range Below(l.Path) {
+		for _, name := range below(l.Path) {
 			c.library(l.Path, name)
 		}
 	}
@@ -206,7 +206,7 @@ func (c *scriptedCompiler) configured(t *config.ScriptedTool, at string) {
 	}
 	file := script.File{Name: t.Name + ".star", Source: []byte(t.Script), Origin: c.cfg.Origin(at + ".script")}
 	if t.Bundle != nil {
-		file.Name = FileOf(t.Bundle, t.Bundle.File)
+		file.Name = fileOf(t.Bundle, t.Bundle.File)
 	}
 	if t.ScriptFile != "" {
 		source, err := c.readScript(t.ScriptFile)

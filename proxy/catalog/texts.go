@@ -17,8 +17,8 @@ import (
 // Load finds the file that load(name) in the file from means.
 type Load func(from, name string) (script.File, error)
 
-// Libraries is the source of files for load().
-func Libraries(cfg *config.Config) script.Library {
+// libraries is the source of files for load().
+func libraries(cfg *config.Config) script.Library {
 	l := script.Library{Inline: map[string]string{}, Origins: map[string]diag.Origin{}}
 	for i, lib := range cfg.Libraries {
 		if lib.Path != "" {
@@ -63,8 +63,8 @@ func (o Overlay) Load(saved Load) Load {
 // maxLibraries bounds the files of a folder that are checked although nothing loads them.
 const maxLibraries = 5000
 
-// Below lists the files below a folder that scripts can load, and their tests.
-func Below(dir string) (names []string) {
+// below lists the files below a folder that scripts can load, and their tests.
+func below(dir string) (names []string) {
 	_ = filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil: // reported when it is loaded

@@ -59,7 +59,7 @@ func (t *Set) ask(ctx context.Context, id string) (text []byte, err error) {
 		return nil, err
 	}
 	w := &reply{header: http.Header{}, status: http.StatusOK}
-	if err := t.peers.Forward(w, r, Passage{To: id, Kind: Status}); err != nil {
+	if err := t.peers.Forward(w, r, Passage{To: id, Kind: status}); err != nil {
 		return nil, err
 	}
 	if w.status != http.StatusOK {

@@ -31,8 +31,8 @@ type passing struct {
 
 type passingKey struct{}
 
-// Forward sends a request of a client to the replica passage.To and copies the response to w. After ErrGone and
-// ErrMoved the request was not started and nothing was written: it may be served elsewhere. After another error nothing
+// Forward sends a request of a client to the replica passage.To and copies the response to w. After errGone and
+// errMoved the request was not started and nothing was written: it may be served elsewhere. After another error nothing
 // was written, but the request may have been started. If the response breaks off, Forward panics with
 // http.ErrAbortHandler.
 func (p *Peers) Forward(w http.ResponseWriter, r *http.Request, passage Passage) error {
@@ -40,7 +40,7 @@ func (p *Peers) Forward(w http.ResponseWriter, r *http.Request, passage Passage)
 	addr, ok := p.o.Address(passage.To)
 	if !ok {
 		p.o.Forwarded(passage.Kind, "gone", 0)
-		return fmt.Errorf("replica %s: %w", passage.To, ErrGone)
+		return fmt.Errorf("replica %s: %w", passage.To, errGone)
 	}
 	t := &passing{Passage: passage, addr: addr, began: began}
 	ctx, cancel := context.WithCancelCause(context.WithValue(r.Context(), passingKey{}, t))
@@ -49,7 +49,7 @@ func (p *Peers) Forward(w http.ResponseWriter, r *http.Request, passage Passage)
 	done, ok := p.begin(t)
 	if !ok {
 		p.o.Forwarded(passage.Kind, "gone", 0)
-		return fmt.Errorf("replica %s: %w: %w", passage.To, errSilent, ErrGone)
+		return fmt.Errorf("replica %s: %w: %w", passage.To, errSilent, errGone)
 	}
 	defer done()
 	t.sending.rest = passage.Body
@@ -69,11 +69,11 @@ func outcomeOf(err error) string {
 	switch {
 	case err == nil:
 		return "ok"
-	case errors.Is(err, ErrGone):
+	case errors.Is(err, errGone):
 		return "gone"
-	case errors.Is(err, ErrMoved):
+	case errors.Is(err, errMoved):
 		return "moved"
-	case errors.Is(err, ErrRefused):
+	case errors.Is(err, errRefused):
 		return "refused"
 	}
 	return "aborted"
@@ -181,8 +181,8 @@ func isForHop(name string, connection []string) bool {
 	return false
 }
 
-// ErrRefused says that a replica rejects the signatures of this one.
-var ErrRefused = errors.New("the replica rejects the signature of this one: check that both have the same sessionStorage.keys and the same time")
+// errRefused says that a replica rejects the signatures of this one.
+var errRefused = errors.New("the replica rejects the signature of this one: check that both have the same sessionStorage.keys and the same time")
 
 // checkReply turns responses that are meant for this replica, not for the client, into errors.
 func (t *passing) checkReply(resp *http.Response) error {
@@ -190,24 +190,24 @@ func (t *passing) checkReply(resp *http.Response) error {
 	resp.Header.Del(headerReplica)
 	switch {
 	case resp.StatusCode == http.StatusMisdirectedRequest && who == t.To:
-		return ErrMoved
+		return errMoved
 	case who != "" && who != t.To: // another process has the address now
-		return ErrGone
+		return errGone
 	case resp.StatusCode == http.StatusUnauthorized && who != "":
-		return ErrRefused
+		return errRefused
 	}
 	return nil
 }
 
-// failed is the error for a request without a response: ErrGone if it was not started.
+// failed is the error for a request without a response: errGone if it was not started.
 func (t *passing) failed(ctx context.Context, err error) error {
 	switch {
 	case t.started.Load():
 		return fmt.Errorf("the connection broke after the replica had started the request: %w", err)
 	case errors.Is(context.Cause(ctx), errSilent):
-		return fmt.Errorf("%w: %w", errSilent, ErrGone)
+		return fmt.Errorf("%w: %w", errSilent, errGone)
 	case ctx.Err() == nil: // not dialled, or broken off before it was started
-		return fmt.Errorf("%w: %w", err, ErrGone)
+		return fmt.Errorf("%w: %w", err, errGone)
 	}
 	return err
 }

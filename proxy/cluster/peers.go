@@ -15,7 +15,7 @@
 //
 // A suspended process accepts connections and sends nothing. So a receiver answers 102 (Processing) when it starts a
 // request, and a sender probes, at intervals, each peer to which requests are in flight. A request that was not started
-// may be served elsewhere (ErrGone). One that was started is not repeated: the connection of its client breaks. A
+// may be served elsewhere (errGone). One that was started is not repeated: the connection of its client breaks. A
 // receiver that finds that it was suspended itself reads which sessions others have adopted before it starts a request.
 package cluster
 
@@ -36,10 +36,10 @@ import (
 )
 
 var (
-	// ErrGone says that a replica is gone or does not answer, and has not started the request.
-	ErrGone = errors.New("the replica is gone")
-	// ErrMoved says that the replica does not own the session.
-	ErrMoved = errors.New("the session belongs to another replica")
+	// errGone says that a replica is gone or does not answer, and has not started the request.
+	errGone = errors.New("the replica is gone")
+	// errMoved says that the replica does not own the session.
+	errMoved = errors.New("the session belongs to another replica")
 )
 
 // Options configure Peers.
@@ -89,9 +89,9 @@ type Passage struct {
 // Kinds of forwarded requests.
 const (
 	Session = "session"
-	Stream  = "stream"
-	Live    = "live"
-	Status  = "status" // the status of one replica, for operators
+	stream  = "stream"
+	live    = "live"
+	status  = "status" // the status of one replica, for operators
 )
 
 // Peers sends requests to the other replicas and receives theirs. Safe for concurrent use.

@@ -364,12 +364,12 @@ func TestGone(t *testing.T) {
 	c := cluster(t)
 	a := c.start("a", nobody)
 	other := c.start("other", nobody)
-	c.start("moved", func(w http.ResponseWriter, _ *http.Request, _ Passage) { Moved(w) })
+	c.start("moved", func(w http.ResponseWriter, _ *http.Request, _ Passage) { moved(w) })
 	c.start("foreign", nobody, func(o *PeersOptions) { o.Ring = ringOf(t, "x") })
 	c.at("closed", testkit.NobodyListens)
 	addr, _ := c.address("other")
 	c.at("replaced", addr)
-	for id, want := range map[string]error{"unknown": ErrGone, "closed": ErrGone, "replaced": ErrGone, "moved": ErrMoved, "foreign": ErrRefused, "other": nil} {
+	for id, want := range map[string]error{"unknown": errGone, "closed": errGone, "replaced": errGone, "moved": errMoved, "foreign": errRefused, "other": nil} {
 		send(t, "POST", a.url, id, "x")
 		if err := <-a.errs; !errors.Is(err, want) {
 			t.Errorf("%s: %v, want %v", id, err, want)
@@ -395,7 +395,7 @@ func TestSilent(t *testing.T) {
 	a := c.start("a", nobody, func(o *PeersOptions) { o.Timeout = 300 * time.Millisecond })
 	for range 2 {
 		send(t, "POST", a.url, "b", strings.Repeat("x", 8<<20)) // more than the kernel takes
-		if err := <-a.errs; !errors.Is(err, ErrGone) {
+		if err := <-a.errs; !errors.Is(err, errGone) {
 			t.Errorf("silent from the beginning: %v", err)
 		}
 	}
@@ -428,7 +428,7 @@ func TestSilent(t *testing.T) {
 		g.silent.Store(true)
 		<-done
 		if method == "POST" {
-			if err := <-a.errs; err == nil || errors.Is(err, ErrGone) || errors.Is(err, ErrMoved) {
+			if err := <-a.errs; err == nil || errors.Is(err, errGone) || errors.Is(err, errMoved) {
 				t.Errorf("silent after it was begun: %v", err)
 			}
 		}
@@ -587,7 +587,7 @@ func TestSaid(t *testing.T) {
 	}
 	for _, s := range []*said{
 		{Digest: []byte{}},
-		{Passage{To: "b", Session: "S", Kind: Live, Client: "[::1]:9", Principal: []byte{0, 255, '"'}}, 5, bytes.Repeat([]byte{200}, 32)},
+		{Passage{To: "b", Session: "S", Kind: live, Client: "[::1]:9", Principal: []byte{0, 255, '"'}}, 5, bytes.Repeat([]byte{200}, 32)},
 		{Passage{To: `"\` + "\n", Session: "</ü\u2028", Principal: bytes.Repeat([]byte("x"), 300<<10)}, 1 << 30, []byte("d")},
 	} {
 		want := text{s.To, s.Session, s.Kind, s.Principal, s.Client, s.Size, s.Digest}

@@ -38,7 +38,7 @@ func (p *Peers) receive(w http.ResponseWriter, r *http.Request) {
 	r.Header.Del(headerPassage)
 	switch {
 	case s.To != p.o.Self:
-		Moved(w)
+		moved(w)
 		return
 	case r.URL.Path == alivePath:
 		w.WriteHeader(http.StatusNoContent)
@@ -84,7 +84,7 @@ func (p *Peers) bodyOf(w http.ResponseWriter, r *http.Request, s *said) (body []
 	return body, 0, nil
 }
 
-// Moved answers 421, that this replica does not own the session: the sender then finds the owner again.
-func Moved(w http.ResponseWriter) {
+// moved answers 421, that this replica does not own the session: the sender then finds the owner again.
+func moved(w http.ResponseWriter) {
 	http.Error(w, "this replica does not own the session", http.StatusMisdirectedRequest)
 }

@@ -91,13 +91,13 @@ func (t *Set) Awake(ctx context.Context) { t.peers.Awake(ctx) }
 
 // serve serves a request that another replica has forwarded.
 func (t *Set) serve(w http.ResponseWriter, r *http.Request, p Passage) {
-	if p.Kind == Status {
+	if p.Kind == status {
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = w.Write(t.o.Status()) // the replica may have disconnected
 		return
 	}
-	if t.leaving.Load() && p.Kind != Live {
-		Moved(w)
+	if t.leaving.Load() && p.Kind != live {
+		moved(w)
 		return
 	}
 	who, err := auth.Decode(p.Principal)
@@ -132,11 +132,11 @@ func (t *Set) Route(w http.ResponseWriter, r *http.Request, body []byte, said *e
 		switch {
 		case err == nil:
 			return nil, nil
-		case errors.Is(err, ErrMoved) && try == 0:
+		case errors.Is(err, errMoved) && try == 0:
 			t.forget(said.ID)
-		case errors.Is(err, ErrMoved): // although the row names it: the replica is leaving
+		case errors.Is(err, errMoved): // although the row names it: the replica is leaving
 			gone = at.Owner
-		case errors.Is(err, ErrGone):
+		case errors.Is(err, errGone):
 			t.logUnreached(at.Owner, err)
 			t.forget(said.ID)
 			gone = at.Owner
@@ -156,7 +156,7 @@ func (t *Set) broken(r *http.Request, err error) error {
 	if r.Context().Err() == nil {
 		t.o.Log.Warn("a request could not be forwarded", "err", err)
 	}
-	if errors.Is(err, ErrRefused) {
+	if errors.Is(err, errRefused) {
 		return errBusy
 	}
 	panic(http.ErrAbortHandler)
@@ -164,7 +164,7 @@ func (t *Set) broken(r *http.Request, err error) error {
 
 func kindOf(r *http.Request) string {
 	if r.Method == http.MethodGet {
-		return Stream
+		return stream
 	}
 	return Session
 }
@@ -252,7 +252,7 @@ func (t *Set) passed(w http.ResponseWriter, r *http.Request, said *edge.IdsSessi
 	case !ok && said.Owner == t.self:
 		return nil, edge.ErrNoSession
 	}
-	Moved(w)
+	moved(w)
 	return nil, nil
 }
 
@@ -342,7 +342,7 @@ func (t *Set) Holds(w http.ResponseWriter, r *http.Request, body []byte, asked e
 	if holder == "" || holder == t.self {
 		return false, nil
 	}
-	err := t.pass(w, r, Passage{To: holder, Kind: Live, Body: body})
+	err := t.pass(w, r, Passage{To: holder, Kind: live, Body: body})
 	switch {
 	case err == nil:
 		return true, nil

@@ -12,7 +12,7 @@ func (v *Server) serveAdmin(w http.ResponseWriter, r *http.Request) {
 	switch path := r.URL.Path; {
 	case isHealth(path):
 		serveHealth(w)
-	case v.serveOperators(w, r, Operators):
+	case v.serveOperators(w, r, operators):
 	case !v.checkOrigin(w, r):
 	case !v.access.Load().gate.Operator(r):
 		w.Header().Set("WWW-Authenticate", `Bearer realm="vmcp admin"`)

@@ -18,8 +18,8 @@ const (
 	Default = 4 << 20
 	// keptSize is the largest buffer that is reused.
 	keptSize = 64 << 10
-	// Most bounds the bodies of more than keptSize together, in bytes.
-	Most = 256 << 20
+	// most bounds the bodies of more than keptSize together, in bytes.
+	most = 256 << 20
 	// Time is how long no byte of a body may arrive, and how long it may take in addition to the time that rate allows.
 	Time = 30 * time.Second
 	// rate is the lowest average rate of a body, in bytes per second.
@@ -27,10 +27,10 @@ const (
 )
 
 var (
-	// ErrTooLarge is wrapped by the error for a body above the limit.
-	ErrTooLarge = errors.New("request body is larger")
-	// ErrBusy refuses a body when the account is full.
-	ErrBusy = errors.New("the memory for large requests is in use; try again in a moment")
+	// errTooLarge is wrapped by the error for a body above the limit.
+	errTooLarge = errors.New("request body is larger")
+	// errBusy refuses a body when the account is full.
+	errBusy = errors.New("the memory for large requests is in use; try again in a moment")
 )
 
 // An Account counts reserved bytes, up to a limit.
@@ -61,7 +61,7 @@ type Buffer struct {
 var buffers = sync.Pool{New: func() any { return &Buffer{B: make([]byte, 0, 4<<10)} }}
 
 // New is an empty buffer.
-func BodyNew() *Buffer { return buffers.Get().(*Buffer) }
+func bodyNew() *Buffer { return buffers.Get().(*Buffer) }
 
 // Free returns the buffer to the pool, unless it is retained.
 func (b *Buffer) Free() {
@@ -90,7 +90,7 @@ func (b *Buffer) Unreserve() {
 
 // Read reads a request's body of at most most bytes. It fails if the body stalls or is slower than rate.
 func (b *Buffer) Read(w http.ResponseWriter, r *http.Request, most int64, a *Account) error {
-	tooLarge := func() error { return fmt.Errorf("%w than %d bytes", ErrTooLarge, most) }
+	tooLarge := func() error { return fmt.Errorf("%w than %d bytes", errTooLarge, most) }
 	if r.ContentLength > most {
 		return tooLarge()
 	}
@@ -147,7 +147,7 @@ func (b *Buffer) grow(announced int64) error {
 	size = max(size, len(b.B)+1)
 	if size > keptSize {
 		if !b.account.Reserve(int64(size) - b.reserved) {
-			return ErrBusy
+			return errBusy
 		}
 		b.reserved = int64(size)
 	}

@@ -156,7 +156,7 @@ func TestUnreadWritesEnd(t *testing.T) {
 		write := func() { _, err := c.Write(make([]byte, 5*writePiece)); written <- err }
 		go write()
 		for range 5 {
-			time.Sleep(SlowReader - time.Second)
+			time.Sleep(slowReader - time.Second)
 			io.ReadFull(here, make([]byte, writePiece))
 		}
 		if err := <-written; err != nil {

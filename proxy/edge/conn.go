@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// writePiece is the number of bytes that have to be written within stream.SlowReader.
+// writePiece is the number of bytes that have to be written within stream.slowReader.
 const writePiece = 64 << 10
 
 // Listener wraps l so that a connection is closed when the peer does not read: of every response, page of metrics or
@@ -70,7 +70,7 @@ func (c *timedConn) Close() error {
 
 func (c *timedConn) Write(b []byte) (n int, err error) {
 	for {
-		if err := c.SetWriteDeadline(time.Now().Add(SlowReader)); err != nil {
+		if err := c.SetWriteDeadline(time.Now().Add(slowReader)); err != nil {
 			return n, err
 		}
 		m, err := c.Conn.Write(b[n:min(n+writePiece, len(b))])

@@ -22,9 +22,9 @@ var allowedHeaders = []string{
 	"Mcp-Session-Id", "Traceparent", "Tracestate", "Baggage",
 }
 
-// Allow lets the page of an accepted origin read the response. Credentials such as cookies are
+// allow lets the page of an accepted origin read the response. Credentials such as cookies are
 // not allowed: a page sends its token itself.
-func Allow(h http.Header, origin string) {
+func allow(h http.Header, origin string) {
 	h["Vary"] = append(h["Vary"], "Origin")
 	h["Access-Control-Allow-Origin"] = []string{origin}
 	h["Access-Control-Expose-Headers"] = []string{exposedHeaders}

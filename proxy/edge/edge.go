@@ -48,7 +48,7 @@ type Peer interface {
 }
 
 // Held is the largest number of bytes that all clients together can occupy in bodies and streams.
-const Held = Most + StreamHeld
+const Held = most + streamHeld
 
 // Options configure a Server.
 type Options struct {
@@ -90,8 +90,8 @@ type Server struct {
 	sessions  sessions                  // over HTTP
 	pipes     sessions                  // over stdio
 	bodies    Account                   // memory of large requests
-	streams   Pool                      // memory of streams
-	stateless *Set                      // streams of clients without a session
+	streams   pool                      // memory of streams
+	stateless *set                      // streams of clients without a session
 	idle      atomic.Pointer[config.SessionIdle]
 	pressed   atomic.Uint64 // sessions ended by Pressure
 	expired   atomic.Uint64 // sessions ended since they were idle
@@ -115,7 +115,7 @@ func New(o Options) *Server {
 	if v.within == nil {
 		v.within = func(r *http.Request, _ *auth.Principal) context.Context { return r.Context() }
 	}
-	v.bodies.Limit, v.stateless = Most, NewSet(&v.streams, "")
+	v.bodies.Limit, v.stateless = most, newSet(&v.streams, "")
 	v.life, v.end = context.WithCancel(context.Background())
 	v.listening, v.drain = context.WithCancel(v.life)
 	v.idle.Store(&config.SessionIdle{Client: config.Duration(time.Hour), Pressure: config.Duration(time.Minute)})

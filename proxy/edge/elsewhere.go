@@ -97,7 +97,7 @@ type Adoption struct {
 func (v *Server) Adopt(r *http.Request, said *IdsSession, a Adoption, ready func(*Session) error) (*Session, error) {
 	c := &Client{Principal: v.principal(r), Profile: said.Profile, Revision: said.Revision, Capabilities: a.Capabilities, Info: said.Info}
 	s := &Session{ID: said.ID, Text: r.Header.Get(wire.HeaderSession), Client: c, opened: v.sealer.Load(), used: time.Now(), begun: true, ready: true, logLevel: a.Level}
-	c.Session, s.streams = s, NewSet(&v.streams, "e"+strconv.FormatInt(a.Epoch, 10)+".")
+	c.Session, s.streams = s, newSet(&v.streams, "e"+strconv.FormatInt(a.Epoch, 10)+".")
 	s.Peer = v.handler.Open(r.Context(), s)
 	err := ready(s)
 	if err == nil {

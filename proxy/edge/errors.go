@@ -87,12 +87,12 @@ const busyRetry = "5"
 func refuseBody(w http.ResponseWriter, err error) {
 	status, code := http.StatusBadRequest, wire.ParseError
 	switch {
-	case errors.Is(err, ErrTooLarge):
+	case errors.Is(err, errTooLarge):
 		status, code = http.StatusRequestEntityTooLarge, wire.InvalidRequest
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		status = http.StatusRequestTimeout
 		err = errors.New("the body did not arrive within " + Time.String())
-	case errors.Is(err, ErrBusy):
+	case errors.Is(err, errBusy):
 		refuseBusy(w, nil, err)
 		return
 	}

@@ -32,12 +32,12 @@ type eventWriter struct {
 // Pump writes the events behind the one numbered after, or, if that is negative, those that were not read yet, until
 // the stream ends, the client disconnects (done), or another connection takes over the stream. With prime it begins
 // with an event that has only an id to resume from, if the stream is resumable.
-func (s *Stream) Pump(w http.ResponseWriter, after int, prime bool, done <-chan struct{}) error {
+func (s *stream) Pump(w http.ResponseWriter, after int, prime bool, done <-chan struct{}) error {
 	return startEvents(w, s, after, prime).pump(s, done)
 }
 
 // startEvents sends the headers of an event stream, and the event to resume from.
-func startEvents(w http.ResponseWriter, s *Stream, after int, prime bool) *eventWriter {
+func startEvents(w http.ResponseWriter, s *stream, after int, prime bool) *eventWriter {
 	h := w.Header()
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("Cache-Control", "no-cache, no-transform")
@@ -58,7 +58,7 @@ func startEvents(w http.ResponseWriter, s *Stream, after int, prime bool) *event
 var errTakenOver = errors.New("stream continues on another connection")
 
 // pump writes events until the stream ends, the client disconnects (done), or another connection takes over the stream.
-func (e *eventWriter) pump(s *Stream, done <-chan struct{}) (err error) {
+func (e *eventWriter) pump(s *stream, done <-chan struct{}) (err error) {
 	defer func() {
 		var timeout net.Error
 		s.detach(e.turn, errors.As(err, &timeout) && timeout.Timeout())
@@ -100,7 +100,7 @@ func (e *eventWriter) pump(s *Stream, done <-chan struct{}) (err error) {
 }
 
 // write buffers a piece, or writes it with what was buffered before it.
-func (e *eventWriter) write(s *Stream, p piece) error {
+func (e *eventWriter) write(s *stream, p piece) error {
 	if p.start {
 		if id := s.eventID(p.seq); id != "" {
 			e.buf = append(append(append(e.buf, "id: "...), id...), '\n')
@@ -143,14 +143,14 @@ func (e *eventWriter) flush() error {
 }
 
 // Finish sends the response as one event. The caller ends the stream.
-func (s *Stream) Finish(ctx context.Context, frame []byte) {
+func (s *stream) Finish(ctx context.Context, frame []byte) {
 	s.beginResult()
 	s.sendPart(ctx, piece{data: frame, start: true, end: true})
 }
 
 // FinishFrom sends the response to the request with this id; the result is sent in pieces as it is read and consumed.
 // After an error the caller calls Fail.
-func (s *Stream) FinishFrom(ctx context.Context, id json.RawMessage, result io.WriterTo) error {
+func (s *stream) FinishFrom(ctx context.Context, id json.RawMessage, result io.WriterTo) error {
 	s.beginResult()
 	w := &resultWriter{ctx: ctx, s: s}
 	w.buf = append(append(append(w.buf, `{"jsonrpc":"2.0","id":`...), id...), `,"result":`...)
@@ -163,7 +163,7 @@ func (s *Stream) FinishFrom(ctx context.Context, id json.RawMessage, result io.W
 // resultWriter splits what is written to it into pieces.
 type resultWriter struct {
 	ctx    context.Context
-	s      *Stream
+	s      *stream
 	buf    []byte
 	inside bool // a piece was sent
 }

@@ -45,7 +45,7 @@ type Port int
 // The ports.
 const (
 	Clients   Port = iota // the endpoint's
-	Operators             // that of admin.listen
+	operators             // that of admin.listen
 )
 
 // Refusal is the reason why a request is not admitted.
@@ -81,7 +81,7 @@ func (g *Gate) Admit(r *http.Request, rules *Rules, port Port) (*auth.Principal,
 // Operator reports whether a program may read what is not part of the page, such as metrics, on the port of
 // admin.listen: with the token, or that of an admin. If no token is configured, loopback connections need none.
 func (rules *Rules) Operator(r *http.Request) bool {
-	if rules.Token == nil && (OnLoopback(r) || isUnix(r)) {
+	if rules.Token == nil && (onLoopback(r) || isUnix(r)) {
 		return true
 	}
 	token, ok := bearer(r)
@@ -94,7 +94,7 @@ func (rules *Rules) Operator(r *http.Request) bool {
 
 // reach checks the address of the connection and the Host.
 func (rules *Rules) reach(r *http.Request, port Port) error {
-	switch loopback := OnLoopback(r) || isUnix(r); {
+	switch loopback := onLoopback(r) || isUnix(r); {
 	case port == Clients && rules.Apart:
 		return &GateRefusal{Status: http.StatusNotFound, Reason: "not on this port: see admin.listen of the configuration"}
 	case port == Clients && !loopback:

@@ -52,7 +52,7 @@ func rules(t *testing.T, cfg *config.Config) *Rules {
 		t.Fatal(err)
 	}
 	t.Cleanup(a.Close)
-	return &Rules{Policy: OriginNew(cfg.Hosts, cfg.Origins), Auth: a, Admins: cfg.IncomingAuth.Authz.Admins, Apart: cfg.Admin.Listen != "", Token: NewToken(cfg.Admin.TokenFile)}
+	return &Rules{Policy: OriginNew(cfg.Hosts, cfg.Origins), Auth: a, Admins: cfg.IncomingAuth.Authz.Admins, Apart: cfg.Admin.Listen != "", Token: newToken(cfg.Admin.TokenFile)}
 }
 
 func status(err error) int {
@@ -125,24 +125,24 @@ func TestWhoComesIn(t *testing.T) {
 		{"typed", open, Clients, "GET", here, []string{"Sec-Fetch-Site", "none", "Sec-Fetch-Mode", "navigate"}, 200},
 		{"a listed origin is for clients only", &config.Config{Origins: []string{"*"}}, Clients, "POST", here, []string{"Origin", "https://app.example"}, 403},
 
-		{"the port for operators", apart, Operators, "GET", here, nil, 200},
-		{"the port for operators, a rebound name", apart, Operators, "GET", here, []string{"Host", "evil.example"}, 403},
-		{"the port for operators, reachable and open", apart, Operators, "GET", there, []string{"Host", "192.0.2.7"}, 403},
-		{"without the token", token, Operators, "GET", there, []string{"Host", "192.0.2.7"}, 401},
-		{"with the token", token, Operators, "GET", there, []string{"Host", "192.0.2.7", bearer, "Bearer secret-of-operators"}, 200},
-		{"with another token", token, Operators, "GET", there, []string{"Host", "192.0.2.7", bearer, "Bearer secret-of-nobody"}, 401},
-		{"with the token as a password", token, Operators, "GET", there, []string{"Host", "192.0.2.7", bearer, "Basic secret-of-operators"}, 401},
-		{"with two tokens", token, Operators, "GET", there, []string{"Host", "192.0.2.7", bearer, "Bearer secret-of-operators", bearer, "Bearer x"}, 401},
-		{"with somebody's cookie", token, Operators, "GET", there, []string{"Host", "192.0.2.7", "Cookie", "vmcp_admin=secret-of-operators"}, 401},
+		{"the port for operators", apart, operators, "GET", here, nil, 200},
+		{"the port for operators, a rebound name", apart, operators, "GET", here, []string{"Host", "evil.example"}, 403},
+		{"the port for operators, reachable and open", apart, operators, "GET", there, []string{"Host", "192.0.2.7"}, 403},
+		{"without the token", token, operators, "GET", there, []string{"Host", "192.0.2.7"}, 401},
+		{"with the token", token, operators, "GET", there, []string{"Host", "192.0.2.7", bearer, "Bearer secret-of-operators"}, 200},
+		{"with another token", token, operators, "GET", there, []string{"Host", "192.0.2.7", bearer, "Bearer secret-of-nobody"}, 401},
+		{"with the token as a password", token, operators, "GET", there, []string{"Host", "192.0.2.7", bearer, "Basic secret-of-operators"}, 401},
+		{"with two tokens", token, operators, "GET", there, []string{"Host", "192.0.2.7", bearer, "Bearer secret-of-operators", bearer, "Bearer x"}, 401},
+		{"with somebody's cookie", token, operators, "GET", there, []string{"Host", "192.0.2.7", "Cookie", "vmcp_admin=secret-of-operators"}, 401},
 
 		{"clients are asked", asked, Clients, "GET", here, nil, 401},
 		{"an admin", asked, Clients, "GET", here, []string{bearer, static["boss"]}, 200},
 		{"no admin", asked, Clients, "GET", here, []string{bearer, static["worker"]}, 403},
 		{"an admin on another machine", asked, Clients, "GET", there, []string{"Host", "192.0.2.7", bearer, static["boss"]}, 403},
-		{"clients are asked, on the port for operators", askedApart, Operators, "GET", here, nil, 401},
-		{"an admin, on the port for operators", askedApart, Operators, "GET", here, []string{bearer, static["boss"]}, 200},
-		{"an admin on another machine, on the port for operators", askedApart, Operators, "GET", there, []string{"Host", "192.0.2.7", bearer, static["boss"]}, 200},
-		{"no admin, on the port for operators", askedApart, Operators, "GET", here, []string{bearer, static["worker"]}, 403},
+		{"clients are asked, on the port for operators", askedApart, operators, "GET", here, nil, 401},
+		{"an admin, on the port for operators", askedApart, operators, "GET", here, []string{bearer, static["boss"]}, 200},
+		{"an admin on another machine, on the port for operators", askedApart, operators, "GET", there, []string{"Host", "192.0.2.7", bearer, static["boss"]}, 200},
+		{"no admin, on the port for operators", askedApart, operators, "GET", here, []string{bearer, static["worker"]}, 403},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			_, err := GateNew().Admit(request(t, tt.method, tt.local, tt.headers...), rules(t, tt.cfg), tt.port)
@@ -171,7 +171,7 @@ func TestALogin(t *testing.T) {
 		w := httptest.NewRecorder()
 		r := request(t, "POST", here, "Origin", "null", "Sec-Fetch-Site", "same-origin")
 		r.TLS = &tls.ConnectionState{}
-		err := g.Login(w, r, rules, Operators, token)
+		err := g.Login(w, r, rules, operators, token)
 		if all := w.Result().Cookies(); len(all) > 0 {
 			return all[0], err
 		}
@@ -185,7 +185,7 @@ func TestALogin(t *testing.T) {
 		t.Fatalf("Login set %v: %v", c, err)
 	}
 	admitted := func() int {
-		_, err := g.Admit(request(t, "GET", here, "Cookie", c.Name+"="+c.Value), rules, Operators)
+		_, err := g.Admit(request(t, "GET", here, "Cookie", c.Name+"="+c.Value), rules, operators)
 		return status(err)
 	}
 	if got := admitted(); got != 200 {
@@ -204,7 +204,7 @@ func TestALogin(t *testing.T) {
 		t.Errorf("behind the logout: %d", got)
 	}
 	foreign := request(t, "POST", here, "Origin", "https://evil.example")
-	if err := g.Login(httptest.NewRecorder(), foreign, rules, Operators, "the-second-token"); status(err) != 403 {
+	if err := g.Login(httptest.NewRecorder(), foreign, rules, operators, "the-second-token"); status(err) != 403 {
 		t.Errorf("a login that another site sends: %v", err)
 	}
 }
@@ -218,14 +218,14 @@ func TestLoginsAreBounded(t *testing.T) {
 	rules, g := rules(t, &config.Config{Admin: config.Admin{Listen: here, TokenFile: file}}), GateNew()
 	last := 0
 	for range loginBurst + 5 {
-		last = status(g.Login(httptest.NewRecorder(), request(t, "POST", here), rules, Operators, "guess"))
+		last = status(g.Login(httptest.NewRecorder(), request(t, "POST", here), rules, operators, "guess"))
 	}
 	if last != 429 {
 		t.Errorf("guess %d is answered %d", loginBurst+5, last)
 	}
 	g.sessions.tries.SetLimit(1e9)
 	for range 3 * maxSessions {
-		if err := g.Login(httptest.NewRecorder(), request(t, "POST", here), rules, Operators, "right"); err != nil && status(err) != 429 {
+		if err := g.Login(httptest.NewRecorder(), request(t, "POST", here), rules, operators, "right"); err != nil && status(err) != 429 {
 			t.Fatal(err)
 		}
 	}

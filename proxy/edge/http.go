@@ -56,7 +56,7 @@ func (v *Server) post(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusNotAcceptable, nil, wire.Invalid("Accept: want application/json, text/event-stream"))
 		return
 	}
-	buf := BodyNew()
+	buf := bodyNew()
 	defer buf.Free()
 	if err := buf.Read(w, r, v.access.Load().maxBody, &v.bodies); err != nil {
 		refuseBody(w, err)
@@ -122,12 +122,12 @@ type httpReply struct {
 	session   *Session // nil for stateless clients
 	polling   bool     // the client's revision has SSE polling (SEP-1699)
 	id        json.RawMessage
-	stateless *Set            // for the stream of a client without a session
+	stateless *set            // for the stream of a client without a session
 	ctx       context.Context // of the request
 	cancel    func()          // cancels ctx; nil if losing the connection does
 
 	mu       sync.Mutex
-	stream   *Stream       // guarded by mu; set once the response is a stream
+	stream   *stream       // guarded by mu; set once the response is a stream
 	finished bool          // guarded by mu; the response was written or begun
 	pumped   chan struct{} // closed when nothing writes to the connection any more
 }
@@ -162,7 +162,7 @@ func (h *httpReply) Offer(frame []byte) {
 	}
 }
 
-func (h *httpReply) upgrade() *Stream {
+func (h *httpReply) upgrade() *stream {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.finished || !acceptsEvents(h.r.Header.Get("Accept")) {
@@ -184,7 +184,7 @@ func (h *httpReply) upgrade() *Stream {
 }
 
 // pump writes to the connection from the upgrade on.
-func (h *httpReply) pump(s *Stream) {
+func (h *httpReply) pump(s *stream) {
 	defer close(h.pumped)
 	s.Pump(h.w, -1, h.polling, h.r.Context().Done())
 }
@@ -218,7 +218,7 @@ func (h *httpReply) finish(id json.RawMessage, resp *backends.Response, err erro
 }
 
 // end accepts no more frames and returns the stream, if the response is one.
-func (h *httpReply) end() *Stream {
+func (h *httpReply) end() *stream {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.finished = true
@@ -237,7 +237,7 @@ func (h *httpReply) abandon() {
 const wholeResult = 64 << 10
 
 // finishStream sends the response on a stream. A large result is sent in pieces as it is read and consumed.
-func finishStream(ctx context.Context, s *Stream, id json.RawMessage, resp *backends.Response, err error) {
+func finishStream(ctx context.Context, s *stream, id json.RawMessage, resp *backends.Response, err error) {
 	if err != nil || resp.Body == nil && len(resp.Result) <= wholeResult {
 		s.Finish(ctx, finalFrame(id, resp, err, MaxFrame))
 		return
@@ -282,7 +282,7 @@ func (h *httpReply) finishJSON(id json.RawMessage, resp *backends.Response, err 
 	case resp.Body != nil:
 		h.streamJSON(id, resp)
 	default:
-		out := BodyNew()
+		out := bodyNew()
 		m := wire.Message{ID: id, Result: resp.Result}
 		out.B = m.Append(out.B)
 		writeJSON(h.w, http.StatusOK, out.B)

@@ -25,8 +25,8 @@ import (
 )
 
 const (
-	// Longest is the length of the longest id, in bytes: some load balancers limit a header to 4 KiB, all to 8 KiB.
-	Longest = 2048
+	// longest is the length of the longest id, in bytes: some load balancers limit a header to 4 KiB, all to 8 KiB.
+	longest = 2048
 	// Life is how long after its issue an id is accepted if its session is not in memory; records of deleted sessions
 	// are kept as long.
 	Life = 24 * time.Hour
@@ -58,8 +58,8 @@ type IdsSession struct {
 // A Digest identifies a principal, without containing its key.
 type Digest [16]byte
 
-// DigestOf is the digest of a principal's key.
-func DigestOf(principal string) (d Digest) {
+// digestOf is the digest of a principal's key.
+func digestOf(principal string) (d Digest) {
 	h := sha256.Sum256([]byte(principal))
 	copy(d[:], h[:])
 	return d
@@ -68,7 +68,7 @@ func DigestOf(principal string) (d Digest) {
 var encoding = base32.StdEncoding.WithPadding(base32.NoPadding)
 
 // New makes the random part of an id: 16 bytes.
-func IdsNew() string {
+func idsNew() string {
 	var b [idSize]byte
 	rand.Read(b[:])
 	return encoding.EncodeToString(b[:])
@@ -130,7 +130,7 @@ func shorten(info json.RawMessage) json.RawMessage {
 // Open reads an id; ok is false unless a key of the ring has sealed it for this space. The caller checks its age
 // (Expired).
 func (l *Sealer) Open(text string) (s *IdsSession, ok bool) {
-	if len(text) > Longest {
+	if len(text) > longest {
 		return nil, false
 	}
 	sealed, err := base64.RawURLEncoding.Strict().DecodeString(text) // Strict: otherwise two texts could decode to the same id

@@ -31,7 +31,7 @@ func ring(t *testing.T, ids ...string) *durable.Ring {
 }
 
 func idsSession() *IdsSession {
-	return &IdsSession{ID: IdsNew(), Principal: DigestOf("https://issuer|ann"), Profile: "ops", Revision: "2025-11-25",
+	return &IdsSession{ID: idsNew(), Principal: digestOf("https://issuer|ann"), Profile: "ops", Revision: "2025-11-25",
 		Info: json.RawMessage(`{"name":"probe","version":"1"}`), Capabilities: json.RawMessage(`{"elicitation":{}}`)}
 }
 
@@ -54,7 +54,7 @@ func TestTextSaysWhatWasSealed(t *testing.T) {
 		s := idsSession()
 		change(s)
 		text := l.Seal(s)
-		if len(text) > Longest || strings.Trim(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_") != "" {
+		if len(text) > longest || strings.Trim(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_") != "" {
 			t.Errorf("%s: %d characters %q", name, len(text), text)
 		}
 		got, ok := l.Open(text)
@@ -79,7 +79,7 @@ func TestTextSaysWhatWasSealed(t *testing.T) {
 func TestNothingElseOpens(t *testing.T) {
 	l := NewSealer(ring(t, "a"), "vmcp", "r", time.Now)
 	good := l.Seal(idsSession())
-	bad := []string{"", "a", good[:len(good)-1], good + "A", good + "=", " " + good, good[4:], strings.Repeat("A", Longest+4), IdsNew(),
+	bad := []string{"", "a", good[:len(good)-1], good + "A", good + "=", " " + good, good[4:], strings.Repeat("A", longest+4), idsNew(),
 		NewSealer(ring(t, "b"), "vmcp", "r", time.Now).Seal(idsSession()),
 		NewSealer(ring(t, "a"), "other", "r", time.Now).Seal(idsSession()),
 		base64.RawURLEncoding.EncodeToString(ring(t, "a").Encrypt(durable.SealState, "vmcp", []byte("run x"))),

@@ -47,7 +47,7 @@ func (v *Server) sessionOf(r *http.Request) (s *Session, said *IdsSession, statu
 	}
 	s, said = v.sessions.named(id, v.sealer.Load())
 	who, profile := v.principal(r), profileOf(r)
-	if s != nil && s.Client.Principal != who || said != nil && said.Principal != DigestOf(who) {
+	if s != nil && s.Client.Principal != who || said != nil && said.Principal != digestOf(who) {
 		v.turned(r, http.StatusNotFound, "the session belongs to another principal")
 		return nil, nil, http.StatusNotFound, ErrNoSession
 	}
@@ -103,7 +103,7 @@ func (v *Server) seal(ctx context.Context, s *Session) error {
 		return nil
 	}
 	c := s.Client
-	said := &IdsSession{ID: s.ID, Principal: DigestOf(c.Principal), Profile: c.Profile, Revision: c.Revision, Info: c.Info, Capabilities: c.Capabilities}
+	said := &IdsSession{ID: s.ID, Principal: digestOf(c.Principal), Profile: c.Profile, Revision: c.Revision, Info: c.Info, Capabilities: c.Capabilities}
 	s.Text, s.opened = by.Seal(said), by
 	if e := v.others(); e != nil {
 		return e.Opened(ctx, s, said)
@@ -210,11 +210,11 @@ func (v *Server) get(w http.ResponseWriter, r *http.Request) {
 }
 
 // streamFor is the standalone stream of a session, or the one to resume behind the event last.
-func (s *Session) streamFor(last string) (st *Stream, after int, err error) {
+func (s *Session) streamFor(last string) (st *stream, after int, err error) {
 	if last == "" {
 		return s.streams.Standalone(), -1, nil
 	}
-	id, next, ok := ParseEventID(last)
+	id, next, ok := parseEventID(last)
 	if ok {
 		st = s.streams.Find(id)
 	}
@@ -228,7 +228,7 @@ func (s *Session) streamFor(last string) (st *Stream, after int, err error) {
 }
 
 // serveStream writes a stream until the client disconnects.
-func (v *Server) serveStream(w http.ResponseWriter, r *http.Request, s *Session, st *Stream, after int) {
+func (v *Server) serveStream(w http.ResponseWriter, r *http.Request, s *Session, st *stream, after int) {
 	ctx, done := v.whileListening(r)
 	defer done()
 	defer listenFor(s)()

@@ -49,7 +49,7 @@ func OriginNew(hosts, origins []string) *Policy {
 // Check checks the Host and Origin headers of a request. It returns the origin, "" without an
 // Origin header.
 func (p *Policy) Check(r *http.Request) (origin string, err error) {
-	loopback := OnLoopback(r)
+	loopback := onLoopback(r)
 	known := loopback && hostname.IsLoopback(r.Host) || p.hasHost(r.Host)
 	if !known && loopback {
 		return "", fmt.Errorf("host %q is not allowed on a loopback address; hosts in the configuration, or --hosts, allows it", r.Host)
@@ -88,9 +88,9 @@ func (p *Policy) hasHost(text string) bool {
 	return slices.ContainsFunc(p.hosts, func(h hostname.Host) bool { return h.Covers(have) })
 }
 
-// OnLoopback reports whether a request was received on a loopback address, which only this
+// onLoopback reports whether a request was received on a loopback address, which only this
 // machine can reach, or on a pipe within this process.
-func OnLoopback(r *http.Request) bool {
+func onLoopback(r *http.Request) bool {
 	local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
 	if tcp, ok := local.(*net.TCPAddr); ok {
 		return tcp.IP.IsLoopback()
@@ -101,5 +101,5 @@ func OnLoopback(r *http.Request) bool {
 // IsLocal reports whether a request was sent on this machine to a loopback name. Requests with
 // the headers of a reverse proxy (Forwarded, X-Forwarded-For) are not local.
 func IsLocal(r *http.Request) bool {
-	return OnLoopback(r) && hostname.IsLoopback(r.Host) && r.Header["X-Forwarded-For"] == nil && r.Header["Forwarded"] == nil
+	return onLoopback(r) && hostname.IsLoopback(r.Host) && r.Header["X-Forwarded-For"] == nil && r.Header["Forwarded"] == nil
 }

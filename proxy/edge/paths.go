@@ -51,7 +51,7 @@ func newAccess(cfg *config.Config, old *access, log *slog.Logger) (*access, erro
 		before = old.lives
 	}
 	a.lives = a.profiles.Lives(before)
-	a.gate = Rules{Policy: a.policy, Auth: who, Admins: cfg.IncomingAuth.Authz.Admins, Apart: cfg.Admin.Listen != "", Token: NewToken(cfg.Admin.TokenFile)}
+	a.gate = Rules{Policy: a.policy, Auth: who, Admins: cfg.IncomingAuth.Authz.Admins, Apart: cfg.Admin.Listen != "", Token: newToken(cfg.Admin.TokenFile)}
 	return a, nil
 }
 
@@ -103,7 +103,7 @@ func (v *Server) checkOrigin(w http.ResponseWriter, r *http.Request) bool {
 		return false
 	}
 	if from != "" {
-		Allow(w.Header(), from)
+		allow(w.Header(), from)
 	}
 	if r.Method == http.MethodOptions {
 		Preflight(w, r)

@@ -44,7 +44,7 @@ type Session struct {
 	Client  *Client
 	Peer    Peer
 	out     FrameWriter // stdio only: for every frame
-	streams *Set
+	streams *set
 
 	countsFor []string // keys by which the table counts it; see sessions
 	opened    *Sealer  // the sealer of Text; guarded by the table's mu
@@ -63,8 +63,8 @@ type Session struct {
 	closed     bool
 }
 
-func newSession(c *Client, all *Pool) *Session {
-	s := &Session{ID: IdsNew(), Client: c, streams: NewSet(all, ""), used: time.Now()}
+func newSession(c *Client, all *pool) *Session {
+	s := &Session{ID: idsNew(), Client: c, streams: newSet(all, ""), used: time.Now()}
 	s.Text, c.Session = s.ID, s
 	return s
 }

@@ -43,7 +43,7 @@ func TestIdleSessionsExpire(t *testing.T) {
 // TestQuestionsAreBounded: the pending requests to a client are bounded.
 func TestQuestionsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		session := newSession(&Client{}, new(Pool))
+		session := newSession(&Client{}, new(pool))
 		session.ready = true
 		ctx, cancel := context.WithCancel(t.Context())
 		for range maxAsked {

@@ -30,10 +30,10 @@ const (
 )
 
 // Held is the largest number of bytes that all clients together can occupy in streams.
-const StreamHeld = streamsTotal + replayTotal
+const streamHeld = streamsTotal + replayTotal
 
-// Pool accounts for the bytes of all streams of the process, and lists the ended ones.
-type Pool struct {
+// pool accounts for the bytes of all streams of the process, and lists the ended ones.
+type pool struct {
 	held                     atomic.Int64
 	dropped, broken, evicted atomic.Uint64
 	mu                       sync.Mutex
@@ -41,38 +41,38 @@ type Pool struct {
 }
 
 type endedStream struct {
-	set    *Set
-	stream *Stream
+	set    *set
+	stream *stream
 }
 
 // Stats are the bytes in streams, and the counters of notifications and responses that did not reach their client.
-type StreamStats struct {
+type streamStats struct {
 	Held                     int64
 	Dropped, Broken, Evicted uint64
 }
 
 // Stats reads the current state.
-func (p *Pool) Stats() StreamStats {
-	return StreamStats{Held: p.held.Load(), Dropped: p.dropped.Load(), Broken: p.broken.Load(), Evicted: p.evicted.Load()}
+func (p *pool) Stats() streamStats {
+	return streamStats{Held: p.held.Load(), Dropped: p.dropped.Load(), Broken: p.broken.Load(), Evicted: p.evicted.Load()}
 }
 
-// Set has the streams of one session: the standalone one, and those of responses, which are kept for a while after
+// set has the streams of one session: the standalone one, and those of responses, which are kept for a while after
 // their end.
-type Set struct {
+type set struct {
 	budget budget
 	epoch  string // prefix of the ids of an adopted session's streams, so that they differ from those of its previous owners
 
 	mu         sync.Mutex
-	standalone *Stream            // guarded by mu, like all below: for what belongs to no request
-	streams    map[string]*Stream // resumable ones, by id
-	ended      []*Stream          // those of streams that have ended, oldest first
+	standalone *stream            // guarded by mu, like all below: for what belongs to no request
+	streams    map[string]*stream // resumable ones, by id
+	ended      []*stream          // those of streams that have ended, oldest first
 	serial     int                // number of the next stream
 	closed     bool
 }
 
-// NewSet makes the Set of a session. epoch is "" unless the session was adopted.
-func NewSet(p *Pool, epoch string) *Set {
-	s := &Set{epoch: epoch}
+// newSet makes the Set of a session. epoch is "" unless the session was adopted.
+func newSet(p *pool, epoch string) *set {
+	s := &set{epoch: epoch}
 	s.budget.set, s.budget.pool = s, p
 	return s
 }
@@ -81,10 +81,10 @@ func NewSet(p *Pool, epoch string) *Set {
 const ownID = "g"
 
 // Adopted reports whether the session was adopted from another replica, whose streams cannot be resumed here.
-func (s *Set) Adopted() bool { return s.epoch != "" }
+func (s *set) Adopted() bool { return s.epoch != "" }
 
 // Standalone is the stream for what belongs to no request, made on first use.
-func (s *Set) Standalone() *Stream {
+func (s *set) Standalone() *stream {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.standalone == nil {
@@ -95,28 +95,28 @@ func (s *Set) Standalone() *Stream {
 }
 
 // New makes a resumable stream for the response to a request. cancel cancels the request; nil if nothing does.
-func (s *Set) New(request json.RawMessage, cancel func()) *Stream {
+func (s *set) New(request json.RawMessage, cancel func()) *stream {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.serial++
 	st := newStream("p"+s.epoch+strconv.Itoa(s.serial), &s.budget)
 	st.request, st.cancel = request, cancel
 	if s.streams == nil {
-		s.streams = map[string]*Stream{}
+		s.streams = map[string]*stream{}
 	}
 	s.streams[st.id] = st
 	return st
 }
 
 // Once makes a stream that is not resumable.
-func (s *Set) Once(request json.RawMessage, cancel func()) *Stream {
+func (s *set) Once(request json.RawMessage, cancel func()) *stream {
 	st := newStream("", &s.budget)
 	st.request, st.cancel = request, cancel
 	return st
 }
 
 // Find finds the stream that a Last-Event-ID names; nil if there is none.
-func (s *Set) Find(id string) *Stream {
+func (s *set) Find(id string) *stream {
 	if id == ownID+s.epoch {
 		return s.Standalone()
 	}
@@ -126,7 +126,7 @@ func (s *Set) Find(id string) *Stream {
 }
 
 // Close ends the streams of a session that ends.
-func (s *Set) Close() {
+func (s *set) Close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closed = true
@@ -140,9 +140,9 @@ func (s *Set) Close() {
 }
 
 // Age drops what the streams no longer have to keep.
-func (s *Set) Age(now time.Time) {
+func (s *set) Age(now time.Time) {
 	s.mu.Lock()
-	all := slices.AppendSeq(make([]*Stream, 0, len(s.streams)+1), maps.Values(s.streams))
+	all := slices.AppendSeq(make([]*stream, 0, len(s.streams)+1), maps.Values(s.streams))
 	if s.standalone != nil {
 		all = append(all, s.standalone)
 	}
@@ -154,8 +154,8 @@ func (s *Set) Age(now time.Time) {
 
 // budget accounts for the bytes of one session's streams. A nil budget has no bounds.
 type budget struct {
-	set  *Set
-	pool *Pool
+	set  *set
+	pool *pool
 	held atomic.Int64
 }
 
@@ -173,7 +173,7 @@ func (b *budget) room() bool {
 
 // makeRoom drops ended streams that were not resumed, if the stream that is being read has no room otherwise: first
 // those of the same session, then the oldest.
-func (b *budget) makeRoom(reading *Stream) {
+func (b *budget) makeRoom(reading *stream) {
 	if b.room() {
 		return
 	}
@@ -207,7 +207,7 @@ func (b *budget) dropped() {
 }
 
 // add registers an ended, resumable stream, and drops the oldest ones if there is no room.
-func (p *Pool) add(s *Set, st *Stream) {
+func (p *pool) add(s *set, st *stream) {
 	p.mu.Lock()
 	p.ended = append(p.ended, endedStream{s, st})
 	var out []endedStream
@@ -225,7 +225,7 @@ func (p *Pool) add(s *Set, st *Stream) {
 }
 
 // oldest returns the oldest ended streams, only a few: the caller is sending.
-func (p *Pool) oldest(except *Stream) (out []endedStream) {
+func (p *pool) oldest(except *stream) (out []endedStream) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, e := range p.ended {
@@ -240,7 +240,7 @@ func (p *Pool) oldest(except *Stream) (out []endedStream) {
 }
 
 // endedStreams is oldest for one session.
-func (s *Set) endedStreams(except *Stream) (out []endedStream) {
+func (s *set) endedStreams(except *stream) (out []endedStream) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, st := range s.ended {
@@ -252,14 +252,14 @@ func (s *Set) endedStreams(except *Stream) (out []endedStream) {
 }
 
 // remove removes a stream that is no longer kept.
-func (p *Pool) remove(st *Stream) {
+func (p *pool) remove(st *stream) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.ended = slices.DeleteFunc(p.ended, func(e endedStream) bool { return e.stream == st })
 }
 
 // End ends a stream and keeps it for a while, for a client that resumes it, unless the session has ended.
-func (s *Set) End(st *Stream) (kept bool) {
+func (s *set) End(st *stream) (kept bool) {
 	st.Close()
 	s.mu.Lock()
 	if s.closed {
@@ -267,7 +267,7 @@ func (s *Set) End(st *Stream) (kept bool) {
 		return false
 	}
 	s.ended = append(s.ended, st)
-	var oldest *Stream
+	var oldest *stream
 	if len(s.ended) > keptStreams {
 		oldest = s.ended[0]
 	}
@@ -281,17 +281,17 @@ func (s *Set) End(st *Stream) (kept bool) {
 }
 
 // Delivered shortens the time for which an ended stream is kept, since all its events were sent.
-func (s *Set) Delivered(st *Stream) {
+func (s *set) Delivered(st *stream) {
 	if st.id != ownID+s.epoch && st.delivered() {
 		st.expire(deliveredFor, func() { s.drop(st) })
 	}
 }
 
 // drop removes an ended stream.
-func (s *Set) drop(st *Stream) {
+func (s *set) drop(st *stream) {
 	s.mu.Lock()
 	delete(s.streams, st.id)
-	s.ended = slices.DeleteFunc(s.ended, func(other *Stream) bool { return other == st })
+	s.ended = slices.DeleteFunc(s.ended, func(other *stream) bool { return other == st })
 	s.mu.Unlock()
 	undelivered := st.Discard()
 	s.budget.pool.remove(st)

@@ -6,7 +6,7 @@
 //
 // A window bounds what was appended and not taken. A writer that belongs to a request blocks while a megabyte is not
 // taken, and with it the backend, so that nothing is lost for a slow reader. It blocks as long as a connection reads
-// (bounded by the deadline of the connection), and for SlowReader without a connection. Then the stream breaks: its
+// (bounded by the deadline of the connection), and for slowReader without a connection. Then the stream breaks: its
 // request is cancelled, its memory is released, and an error replaces the result. A client never gets a result after a
 // gap.
 //
@@ -32,8 +32,8 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
 
-// SlowReader is how long a client may not read what is sent to it.
-const SlowReader = 30 * time.Second
+// slowReader is how long a client may not read what is sent to it.
+const slowReader = 30 * time.Second
 
 const (
 	keepAlive = 20 * time.Second // between comments on a silent stream
@@ -49,7 +49,7 @@ const (
 // Reasons why a stream accepts nothing more.
 var (
 	errStreamOver = errors.New("the stream has ended")
-	errUnread     = wire.Errorf(wire.InternalError, "the response was dropped: it was not read for %v", SlowReader)
+	errUnread     = wire.Errorf(wire.InternalError, "the response was dropped: it was not read for %v", slowReader)
 	errNotKept    = wire.Errorf(wire.InternalError, "the connection was lost, and the rest of this response is no longer kept; call again")
 )
 
@@ -61,8 +61,8 @@ type piece struct {
 	request    bool // a request to the client, which is never dropped
 }
 
-// Stream is a sequence of events as pieces.
-type Stream struct {
+// stream is a sequence of events as pieces.
+type stream struct {
 	id        string // "" if it is not resumable
 	resumable bool
 	budget    *budget
@@ -92,18 +92,18 @@ type Stream struct {
 	room     chan struct{} // closed when pieces were taken; nil while no writer waits
 }
 
-func newStream(id string, b *budget) *Stream {
-	return &Stream{id: id, resumable: id != "", budget: b, wake: make(chan struct{}, 1), away: time.Now()}
+func newStream(id string, b *budget) *stream {
+	return &stream{id: id, resumable: id != "", budget: b, wake: make(chan struct{}, 1), away: time.Now()}
 }
 
 // Resumable reports whether a client can resume the stream on another connection.
-func (s *Stream) Resumable() bool { return s.resumable }
+func (s *stream) Resumable() bool { return s.resumable }
 
 // Answers reports whether the stream is the response to a request, rather than a standalone one.
-func (s *Stream) Answers() bool { return s.request != nil }
+func (s *stream) Answers() bool { return s.request != nil }
 
 // Send appends an event; it blocks until there is room for it.
-func (s *Stream) Send(ctx context.Context, frame []byte) error {
+func (s *stream) Send(ctx context.Context, frame []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	err := s.await(ctx, len(frame))
@@ -117,7 +117,7 @@ func (s *Stream) Send(ctx context.Context, frame []byte) error {
 }
 
 // Offer appends an event without blocking. Above the window the oldest notifications are dropped.
-func (s *Stream) Offer(frame []byte, request bool) {
+func (s *stream) Offer(frame []byte, request bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -128,7 +128,7 @@ func (s *Stream) Offer(frame []byte, request bool) {
 }
 
 // dropOldest drops the oldest notifications above the window. mu is held.
-func (s *Stream) dropOldest() {
+func (s *stream) dropOldest() {
 	limit, first := s.window(), s.at-s.base
 	if s.unread <= limit {
 		return
@@ -149,14 +149,14 @@ func (s *Stream) dropOldest() {
 }
 
 // beginResult begins the last event, which comes in pieces.
-func (s *Stream) beginResult() {
+func (s *stream) beginResult() {
 	s.mu.Lock()
 	s.open = true
 	s.mu.Unlock()
 }
 
 // sendPart appends a part of the last event; it blocks until there is room for it.
-func (s *Stream) sendPart(ctx context.Context, p piece) error {
+func (s *stream) sendPart(ctx context.Context, p piece) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	err := s.await(ctx, len(p.data))
@@ -168,7 +168,7 @@ func (s *Stream) sendPart(ctx context.Context, p piece) error {
 
 // Fail ends the last event, of which parts may have been sent, with an error. A reader that has such parts is
 // disconnected.
-func (s *Stream) Fail(err error) {
+func (s *stream) Fail(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -187,7 +187,7 @@ func (s *Stream) Fail(err error) {
 }
 
 // put appends a piece. mu is held.
-func (s *Stream) put(p piece) {
+func (s *stream) put(p piece) {
 	p.seq = s.next
 	if s.partial = !p.end; p.end {
 		s.next++
@@ -200,13 +200,13 @@ func (s *Stream) put(p piece) {
 }
 
 // forgetBytes subtracts n bytes from the size and the budgets. mu is held.
-func (s *Stream) forgetBytes(n int) {
+func (s *stream) forgetBytes(n int) {
 	s.size -= n
 	s.budget.add(-n)
 }
 
 // window is the number of bytes that may be there without being taken.
-func (s *Stream) window() int {
+func (s *stream) window() int {
 	if s.budget.tight() {
 		return tightBytes
 	}
@@ -214,7 +214,7 @@ func (s *Stream) window() int {
 }
 
 // await blocks until n more bytes fit. mu is held, but released while it blocks.
-func (s *Stream) await(ctx context.Context, n int) error {
+func (s *stream) await(ctx context.Context, n int) error {
 	for {
 		switch {
 		case s.closed:
@@ -223,7 +223,7 @@ func (s *Stream) await(ctx context.Context, n int) error {
 			return nil
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
-		case !s.attached && time.Since(s.away) >= SlowReader:
+		case !s.attached && time.Since(s.away) >= slowReader:
 			s.breakOff(errUnread)
 			return errUnread
 		}
@@ -232,13 +232,13 @@ func (s *Stream) await(ctx context.Context, n int) error {
 }
 
 // waitForRoom blocks until something has changed. mu is held, but released while it blocks.
-func (s *Stream) waitForRoom(ctx context.Context) {
+func (s *stream) waitForRoom(ctx context.Context) {
 	if s.room == nil {
 		s.room = make(chan struct{})
 	}
-	room, limit := s.room, time.Until(s.away.Add(SlowReader))
+	room, limit := s.room, time.Until(s.away.Add(slowReader))
 	if s.attached {
-		limit = SlowReader // the deadline of the connection bounds it
+		limit = slowReader // the deadline of the connection bounds it
 	}
 	s.mu.Unlock()
 	defer s.mu.Lock()
@@ -252,7 +252,7 @@ func (s *Stream) waitForRoom(ctx context.Context) {
 }
 
 // breakOff ends the stream with an error in place of the result. mu is held.
-func (s *Stream) breakOff(err error) {
+func (s *stream) breakOff(err error) {
 	mid := s.mid
 	s.closed, s.broken = true, true
 	s.clear()
@@ -273,7 +273,7 @@ func (s *Stream) breakOff(err error) {
 }
 
 // clear drops all pieces. mu is held.
-func (s *Stream) clear() {
+func (s *stream) clear() {
 	s.base += len(s.pieces)
 	s.at = s.base
 	s.forgetBytes(s.size)
@@ -281,7 +281,7 @@ func (s *Stream) clear() {
 }
 
 // Close ends the stream behind the pieces that are in it.
-func (s *Stream) Close() {
+func (s *stream) Close() {
 	s.mu.Lock()
 	s.closed = true
 	s.notifyAll()
@@ -289,7 +289,7 @@ func (s *Stream) Close() {
 }
 
 // Discard ends the stream and drops its pieces. undelivered is true if a client might have resumed it for some of them.
-func (s *Stream) Discard() (undelivered bool) {
+func (s *stream) Discard() (undelivered bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	undelivered = s.unread > 0
@@ -303,21 +303,21 @@ func (s *Stream) Discard() (undelivered bool) {
 }
 
 // delivered reports whether the stream has ended and everything was taken.
-func (s *Stream) delivered() bool {
+func (s *stream) delivered() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.closed && s.unread == 0
 }
 
 // WasBroken reports whether the stream ended without its result.
-func (s *Stream) WasBroken() bool {
+func (s *stream) WasBroken() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.broken
 }
 
 // SendAway ends the current connection, but not the stream: the client is to reconnect after retry (SEP-1699).
-func (s *Stream) SendAway(retry time.Duration) {
+func (s *stream) SendAway(retry time.Duration) {
 	s.mu.Lock()
 	s.readers++
 	s.attached, s.away = false, time.Now()
@@ -326,7 +326,7 @@ func (s *Stream) SendAway(retry time.Duration) {
 	s.signal()
 }
 
-func (s *Stream) signal() {
+func (s *stream) signal() {
 	select {
 	case s.wake <- struct{}{}:
 	default:
@@ -334,7 +334,7 @@ func (s *Stream) signal() {
 }
 
 // notifyAll wakes the reader and the writers. mu is held.
-func (s *Stream) notifyAll() {
+func (s *stream) notifyAll() {
 	s.signal()
 	if s.room != nil {
 		close(s.room)
@@ -344,7 +344,7 @@ func (s *Stream) notifyAll() {
 
 // attach makes the caller the reader, and returns its turn and the number of the first event that it gets: the one
 // behind after, or, if that is negative, the first one that was not taken.
-func (s *Stream) attach(after int) (turn, seq int) {
+func (s *stream) attach(after int) (turn, seq int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.readers++
@@ -361,7 +361,7 @@ func (s *Stream) attach(after int) (turn, seq int) {
 
 // rewind makes the event numbered seq the next one to take. If it was dropped, a response breaks, and a standalone
 // stream continues with what there is. mu is held.
-func (s *Stream) rewind(seq int) {
+func (s *stream) rewind(seq int) {
 	seq = min(seq, s.next)
 	i := 0
 	for i < len(s.pieces) && s.pieces[i].seq < seq {
@@ -381,14 +381,14 @@ func (s *Stream) rewind(seq int) {
 }
 
 // Issued reports whether next is a valid position: every event before it was sent.
-func (s *Stream) Issued(next int) bool {
+func (s *stream) Issued(next int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return next >= 0 && next <= s.next
 }
 
 // detach ends a reader's turn; stuck is true if it did not read.
-func (s *Stream) detach(turn int, stuck bool) {
+func (s *stream) detach(turn int, stuck bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if turn != s.readers {
@@ -397,7 +397,7 @@ func (s *Stream) detach(turn int, stuck bool) {
 	}
 	s.attached, s.away = false, time.Now()
 	if stuck {
-		s.away = s.away.Add(-SlowReader)
+		s.away = s.away.Add(-slowReader)
 	}
 	if !s.resumable && !s.closed { // no client can resume it
 		s.closed, s.broken = true, true
@@ -407,14 +407,14 @@ func (s *Stream) detach(turn int, stuck bool) {
 }
 
 // abandoned reports whether the stream has ended and was not read for a while.
-func (s *Stream) abandoned() bool {
+func (s *stream) abandoned() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.closed && !s.attached && time.Since(s.away) > deliveredFor
 }
 
 // take returns the next pieces; more is false if this reader gets none after them.
-func (s *Stream) take(turn int) (pieces []piece, more bool, retry time.Duration) {
+func (s *stream) take(turn int) (pieces []piece, more bool, retry time.Duration) {
 	if s.resumable {
 		s.budget.makeRoom(s)
 	}
@@ -444,14 +444,14 @@ func (s *Stream) take(turn int) (pieces []piece, more bool, retry time.Duration)
 }
 
 // isTurn reports whether the turn of a reader is still the current one.
-func (s *Stream) isTurn(turn int) bool {
+func (s *stream) isTurn(turn int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return turn == s.readers
 }
 
 // trim drops taken pieces that need not, or may not, be kept. mu is held.
-func (s *Stream) trim() {
+func (s *stream) trim() {
 	taken := s.at - s.base
 	current := s.next // the event in progress
 	if taken > 0 {
@@ -473,7 +473,7 @@ func (s *Stream) trim() {
 }
 
 // age drops pieces that an attached reader took some time ago.
-func (s *Stream) age(now time.Time) {
+func (s *stream) age(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if taken := s.at - s.base; s.attached && !s.mid && taken > 0 && now.Sub(s.takenAt) > deliveredFor {
@@ -484,7 +484,7 @@ func (s *Stream) age(now time.Time) {
 }
 
 // expire calls f after d, in place of an earlier call of expire.
-func (s *Stream) expire(d time.Duration, f func()) {
+func (s *stream) expire(d time.Duration, f func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.timer != nil {
@@ -496,15 +496,15 @@ func (s *Stream) expire(d time.Duration, f func()) {
 }
 
 // eventID is the id of an event; "" if the stream is not resumable.
-func (s *Stream) eventID(seq int) string {
+func (s *stream) eventID(seq int) string {
 	if !s.resumable {
 		return ""
 	}
 	return s.id + "/" + strconv.Itoa(seq)
 }
 
-// ParseEventID splits a Last-Event-ID into the stream and the number of the event to continue with.
-func ParseEventID(id string) (stream string, next int, ok bool) {
+// parseEventID splits a Last-Event-ID into the stream and the number of the event to continue with.
+func parseEventID(id string) (stream string, next int, ok bool) {
 	stream, seq, ok := strings.Cut(id, "/")
 	n, err := strconv.Atoi(seq)
 	return stream, n + 1, ok && err == nil && n >= -1

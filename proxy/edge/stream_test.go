@@ -13,24 +13,24 @@ import (
 )
 
 // read pumps a stream until it ends or breaks, and returns what was written.
-func streamRead(s *Stream, after int) (string, error) {
+func streamRead(s *stream, after int) (string, error) {
 	w := httptest.NewRecorder()
 	err := s.Pump(w, after, true, nil)
 	return w.Body.String(), err
 }
 
-func answering(set *Set, id string) *Stream { return set.New(json.RawMessage(id), nil) }
+func answering(set *set, id string) *stream { return set.New(json.RawMessage(id), nil) }
 
 // finish responds with a result of n bytes, as it arrives.
-func finish(ctx context.Context, s *Stream, n int) {
+func finish(ctx context.Context, s *stream, n int) {
 	if err := s.FinishFrom(ctx, s.request, strings.NewReader(`{"text":"`+strings.Repeat("x", n)+`"}`)); err != nil {
 		s.Fail(err)
 	}
 }
 
-func testSet() (*Set, *Pool) {
-	all := &Pool{}
-	return NewSet(all, ""), all
+func testSet() (*set, *pool) {
+	all := &pool{}
+	return newSet(all, ""), all
 }
 
 // TestWritersWaitForTheReader: a writer may fill the window, then it blocks until the reader takes something; nothing
@@ -77,8 +77,8 @@ func TestUnreadStreamsBreak(t *testing.T) {
 		began := time.Now()
 		finish(ctx, s, 3<<20)
 		set.End(s)
-		if took := time.Since(began); took != SlowReader || ctx.Err() == nil {
-			t.Errorf("given up after %v, cancelled: %v; want %v", took, ctx.Err(), SlowReader)
+		if took := time.Since(began); took != slowReader || ctx.Err() == nil {
+			t.Errorf("given up after %v, cancelled: %v; want %v", took, ctx.Err(), slowReader)
 		}
 		if all.broken.Load() != 1 || all.held.Load() > 1000 {
 			t.Errorf("%d streams are counted as broken, %d bytes are held", all.broken.Load(), all.held.Load())
@@ -156,7 +156,7 @@ func TestAbandonedStreamsMakeRoom(t *testing.T) {
 func abandon(t *testing.T, others bool) {
 	set, all := testSet()
 	defer func() { set.Close() }()
-	leave := func(size int) *Stream {
+	leave := func(size int) *stream {
 		s := answering(set, "7")
 		go func() {
 			finish(t.Context(), s, size)
@@ -176,7 +176,7 @@ func abandon(t *testing.T, others bool) {
 		if others {
 			left := set
 			defer left.Close()
-			set = NewSet(all, "")
+			set = newSet(all, "")
 		}
 	}
 	time.Sleep(time.Minute)
@@ -229,10 +229,10 @@ func TestWhatWasDeliveredGoes(t *testing.T) {
 // dropped first.
 func TestEndedStreamsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		all := &Pool{}
-		var sessions []*Set
+		all := &pool{}
+		var sessions []*set
 		for range 200 {
-			s := NewSet(all, "")
+			s := newSet(all, "")
 			sessions = append(sessions, s)
 			for range keptStreams + 2 {
 				st := answering(s, "1")
@@ -260,7 +260,7 @@ func TestEndedStreamsAreBounded(t *testing.T) {
 
 // TestOfferKeepsWhatIsNewest: a standalone stream without a reader is bounded, and never drops a request to the client.
 func TestOfferKeepsWhatIsNewest(t *testing.T) {
-	all := &Pool{}
+	all := &pool{}
 	s := newStream(ownID, &budget{pool: all})
 	s.Offer([]byte(`{"n":"asked"}`), true)
 	frame := strings.Repeat("x", streamBytes/8)

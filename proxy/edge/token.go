@@ -18,8 +18,8 @@ type Token struct {
 	token string      // guarded by mu; "" if the file has none: nothing is accepted then
 }
 
-// NewToken returns the token in a file; nil for no file.
-func NewToken(path string) *Token {
+// newToken returns the token in a file; nil for no file.
+func newToken(path string) *Token {
 	if path == "" {
 		return nil
 	}

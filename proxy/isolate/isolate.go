@@ -24,8 +24,8 @@ import (
 	"github.com/vmcp-dev/vmcp/script"
 )
 
-// MostWorkers bounds the worker processes of one Workers, the spare one included.
-const MostWorkers = 256
+// mostWorkers bounds the worker processes of one Workers, the spare one included.
+const mostWorkers = 256
 
 // startWithin bounds how long a worker may take until it is ready.
 const startWithin = 30 * time.Second
@@ -99,7 +99,7 @@ func (w *Workers) admit() error {
 	switch {
 	case w.closed:
 		return &script.WorkerError{Why: "the proxy is shutting down"}
-	case w.count >= MostWorkers:
+	case w.count >= mostWorkers:
 		return &script.Busy{Why: fmt.Sprintf("%d worker processes of isolated scripts are running, the most that may", w.count)}
 	}
 	w.count++
@@ -126,7 +126,7 @@ func (w *Workers) gone() {
 func (w *Workers) makeSpare() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.closed || w.spare != nil || w.making || w.count >= MostWorkers {
+	if w.closed || w.spare != nil || w.making || w.count >= mostWorkers {
 		return
 	}
 	w.making = true

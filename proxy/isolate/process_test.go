@@ -435,7 +435,7 @@ func TestTimeAndCancellation(t *testing.T) {
 // TestTooManyWorkers fills the bound on workers.
 func TestTooManyWorkers(t *testing.T) {
 	w := newWorkers(t)
-	w.count = MostWorkers
+	w.count = mostWorkers
 	_, err := scripttest.Compile(t, forever).Run(t.Context(), script.RunOptions{Isolation: w})
 	var busy *script.Busy
 	if !errors.As(err, &busy) {

@@ -32,10 +32,10 @@ type Calls struct {
 
 // resolved are the labels of one catalog.
 type resolved struct {
-	tools    map[Tool]*ToolCalls
+	tools    map[Tool]*toolCalls
 	methods  []string
 	backends map[string][]*series // by index of the method
-	unknown  *ToolCalls
+	unknown  *toolCalls
 }
 
 // A Tool has the labels of a tool; Backend is "" for a scripted one.
@@ -136,11 +136,11 @@ func (c *Calls) setCatalog(tools []Tool, backends []string, most int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	old := c.resolved.Load()
-	next := &resolved{tools: map[Tool]*ToolCalls{}, methods: old.methods, backends: map[string][]*series{}, unknown: old.unknown}
+	next := &resolved{tools: map[Tool]*toolCalls{}, methods: old.methods, backends: map[string][]*series{}, unknown: old.unknown}
 	if min(len(tools), most) > manyTools {
 		c.makeCoarse(old)
 	}
-	labels := map[Tool]*ToolCalls{{Name: other}: old.unknown}
+	labels := map[Tool]*toolCalls{{Name: other}: old.unknown}
 	for _, t := range old.tools {
 		labels[t.labels] = t
 	}
@@ -192,8 +192,8 @@ func (c *Calls) makeCoarse(old *resolved) {
 	c.showUnknown()
 }
 
-func (c *Calls) tool(label Tool) *ToolCalls {
-	t := &ToolCalls{of: c, labels: label}
+func (c *Calls) tool(label Tool) *toolCalls {
+	t := &toolCalls{of: c, labels: label}
 	t.seconds = series{of: c, make: func() prometheus.Observer { return c.seconds.WithLabelValues(label.Name, label.Backend) }}
 	return t
 }
@@ -207,7 +207,7 @@ func (c *Calls) backend(name string, methods []string) []*series {
 }
 
 // delete deletes the series of a tool. mu is held.
-func (c *Calls) delete(t *ToolCalls) {
+func (c *Calls) delete(t *toolCalls) {
 	t.seconds.gone = true
 	c.seconds.DeleteLabelValues(t.labels.Name, t.labels.Backend)
 	for o := range Count {
@@ -246,8 +246,8 @@ func (c *Calls) Requested(backend, method string, took time.Duration) {
 	}
 }
 
-// ToolCalls are the series of one tool, or of all that share its labels.
-type ToolCalls struct {
+// toolCalls are the series of one tool, or of all that share its labels.
+type toolCalls struct {
 	of      *Calls
 	labels  Tool
 	counts  [Count]atomic.Pointer[prometheus.Counter]
@@ -257,7 +257,7 @@ type ToolCalls struct {
 // nowhere replaces the counters of deleted series.
 var nowhere = prometheus.NewCounter(prometheus.CounterOpts{Name: "nowhere"})
 
-func (t *ToolCalls) counter(o Outcome) prometheus.Counter {
+func (t *toolCalls) counter(o Outcome) prometheus.Counter {
 	if n := t.counts[o].Load(); n != nil {
 		return *n
 	}

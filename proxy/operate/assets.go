@@ -38,17 +38,17 @@ func add(name, extension, kind string, text []byte) string {
 	return path
 }
 
-// IsAsset reports whether a path is an asset. Assets contain nothing about the endpoint and are public.
-func IsAsset(path string) bool { return path == "/favicon.ico" || strings.HasPrefix(path, "/assets/") }
+// isAsset reports whether a path is an asset. Assets contain nothing about the endpoint and are public.
+func isAsset(path string) bool { return path == "/favicon.ico" || strings.HasPrefix(path, "/assets/") }
 
-// ServeAsset serves a style, a script or the icon.
-func ServeAsset(w http.ResponseWriter, r *http.Request) {
+// serveAsset serves a style, a script or the icon.
+func serveAsset(w http.ResponseWriter, r *http.Request) {
 	path := r.URL.Path
 	if path == "/favicon.ico" {
 		path = iconPath
 	}
 	a, ok := assets[path]
-	Secure(w.Header())
+	secure(w.Header())
 	if !ok {
 		http.Error(w, "no such asset", http.StatusNotFound)
 		return

@@ -138,7 +138,7 @@ func (c *Console) result(w http.ResponseWriter, r *http.Request, resp *backends.
 		fail(w, r, http.StatusBadGateway, fmt.Sprintf("the result has more than %d MiB; the call was made", maxResult>>20), "a client of the endpoint has no such limit")
 	case err != nil:
 		fail(w, r, http.StatusBadGateway, "the result broke off: "+c.o.HideText(err.Error()), "")
-	case WantsHTML(r):
+	case wantsHTML(r):
 		Result(w, text)
 	default:
 		w.Header().Set("Content-Type", "application/json")
@@ -190,7 +190,7 @@ func (c *Console) answer(w http.ResponseWriter, r *http.Request, s *settings, id
 	}
 	err := durable.Give(r.Context(), runs, id, durable.Answer{Key: in.Key, Action: in.Action, Content: in.Content})
 	switch {
-	case err == nil && WantsHTML(r):
+	case err == nil && wantsHTML(r):
 		Result(w, json.RawMessage(`{"content":[{"type":"text","text":"The answer is stored; the run goes on."}]}`))
 	case err == nil:
 		w.WriteHeader(http.StatusNoContent)

@@ -53,8 +53,8 @@ type Console struct {
 	o        ConsoleOptions
 	api      http.Handler // the rest of /api/
 	gate     *edge.Gate
-	pages    *Pages
-	events   *Hub
+	pages    *pages
+	events   *hub
 	settings atomic.Pointer[settings]
 	calls    chan struct{} // one element for each call in progress
 	reads    chan struct{} // one element for each result in memory
@@ -69,9 +69,9 @@ type settings struct {
 // New makes a Console; Apply gives it a configuration.
 func ConsoleNew(o ConsoleOptions) *Console {
 	c := &Console{o: o, gate: edge.GateNew(), calls: make(chan struct{}, maxCalls), reads: make(chan struct{}, maxReads)}
-	c.events = EventsNew(EventsOptions{Now: c.present, Done: o.Admin.Draining})
-	c.api = AdminNew(o.Admin)
-	c.pages = PageNew(PageOptions{Status: c.status, Tools: c.tools, Tool: c.tool, Runs: o.Runs.List, Run: o.Runs.Find, Hide: o.HideText, Logs: c.logs})
+	c.events = eventsNew(eventsOptions{Now: c.present, Done: o.Admin.Draining})
+	c.api = adminNew(o.Admin)
+	c.pages = pageNew(pageOptions{Status: c.status, Tools: c.tools, Tool: c.tool, Runs: o.Runs.List, Run: o.Runs.Find, Hide: o.HideText, Logs: c.logs})
 	c.Apply(config.Default())
 	return c
 }
@@ -109,7 +109,7 @@ func isAPI(path string) bool { return path == "/api" || strings.HasPrefix(path, 
 // Is reports whether a path is of the API or of the page.
 func ConsoleIs(path string) bool { return isAPI(path) || isPage(path) }
 
-func isPage(path string) bool { return PageIs(path) || path == "/login" || path == "/logout" }
+func isPage(path string) bool { return pageIs(path) || path == "/login" || path == "/logout" }
 
 // Serve serves a request for the API or the page; false if it is for something else. Without the page, GET / is public,
 // and left to the caller.
@@ -124,10 +124,10 @@ func (c *Console) Serve(w http.ResponseWriter, r *http.Request, port edge.Port, 
 	switch {
 	case path == "/login" || path == "/logout":
 		c.session(w, r, rules, port)
-	case errors.As(err, &refusal) && IsAsset(path) && refusal.Login:
-		ServeAsset(w, r) // needed by the login page
+	case errors.As(err, &refusal) && isAsset(path) && refusal.Login:
+		serveAsset(w, r) // needed by the login page
 	case errors.As(err, &refusal):
-		if path == "/" && port == edge.Clients && !(refusal.Login && WantsHTML(r)) {
+		if path == "/" && port == edge.Clients && !(refusal.Login && wantsHTML(r)) {
 			return false
 		}
 		c.refuse(w, r, refusal)
@@ -141,12 +141,12 @@ func (c *Console) Serve(w http.ResponseWriter, r *http.Request, port edge.Port, 
 func (c *Console) serve(w http.ResponseWriter, r *http.Request, s *settings) {
 	path := r.URL.Path
 	switch {
-	case IsAsset(path):
-		ServeAsset(w, r)
+	case isAsset(path):
+		serveAsset(w, r)
 	case isAPI(path):
-		Secure(w.Header())
+		secure(w.Header())
 		c.serveAPI(w, r, s)
-	case path == "/" && !WantsHTML(r):
+	case path == "/" && !wantsHTML(r):
 		c.About(w, true)
 	default:
 		c.pages.Serve(w, r, Settings{TryTools: s.tryTools, KeepValues: s.keepValues, LoggedIn: c.gate.LoggedIn(r)})
@@ -197,7 +197,7 @@ func (c *Console) About(w http.ResponseWriter, details bool) {
 			about.Profiles = append(about.Profiles, p.Name)
 		}
 	}
-	Secure(w.Header())
+	secure(w.Header())
 	c.reply(w, about)
 }
 
@@ -230,7 +230,7 @@ func (c *Console) run(w http.ResponseWriter, r *http.Request, id string) {
 
 // session logs a browser in and out.
 func (c *Console) session(w http.ResponseWriter, r *http.Request, rules *edge.Rules, port edge.Port) {
-	Secure(w.Header())
+	secure(w.Header())
 	if r.Method != http.MethodPost {
 		http.Redirect(w, r, "/", http.StatusSeeOther)
 		return
@@ -252,7 +252,7 @@ func (c *Console) session(w http.ResponseWriter, r *http.Request, rules *edge.Ru
 	if errors.As(err, &refusal) {
 		c.o.Turned(r, refusal.Status, refusal.Reason)
 		if refusal.Login || refusal.Status == http.StatusForbidden && refusal.Hint != "" {
-			Login(w, refusal.Status, refusal.Reason, to)
+			login(w, refusal.Status, refusal.Reason, to)
 			return
 		}
 		Fail(w, refusal.Status, refusal.Reason, refusal.Hint)
@@ -264,15 +264,15 @@ func (c *Console) session(w http.ResponseWriter, r *http.Request, rules *edge.Ru
 // refuse answers a request that the gate has refused.
 func (c *Console) refuse(w http.ResponseWriter, r *http.Request, refusal *edge.GateRefusal) {
 	c.o.Turned(r, refusal.Status, refusal.Reason)
-	Secure(w.Header())
+	secure(w.Header())
 	if refusal.Status == http.StatusUnauthorized {
 		w.Header().Set("WWW-Authenticate", `Bearer realm="vmcp admin"`)
 	}
 	switch {
-	case isAPI(r.URL.Path) || !WantsHTML(r):
+	case isAPI(r.URL.Path) || !wantsHTML(r):
 		fail(w, r, refusal.Status, refusal.Reason, refusal.Hint)
 	case refusal.Login:
-		Login(w, refusal.Status, "", r.URL.EscapedPath())
+		login(w, refusal.Status, "", r.URL.EscapedPath())
 	default:
 		Fail(w, refusal.Status, refusal.Reason, refusal.Hint)
 	}
@@ -290,9 +290,9 @@ func (c *Console) reply(w http.ResponseWriter, document any) {
 
 // fail answers with an error and a hint about what would be right; as a fragment of HTML for the page.
 func fail(w http.ResponseWriter, r *http.Request, code int, message, hint string) {
-	Secure(w.Header())
-	if r.Method == http.MethodPost && WantsHTML(r) {
-		Wrong(w, code, message, hint)
+	secure(w.Header())
+	if r.Method == http.MethodPost && wantsHTML(r) {
+		wrong(w, code, message, hint)
 		return
 	}
 	text, _ := jsonscan.Readable(status.Failure{Error: message, Hint: hint}) // cannot fail: two strings

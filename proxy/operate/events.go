@@ -23,8 +23,8 @@ import (
 )
 
 const (
-	// MaxListeners bounds the concurrent listeners.
-	MaxListeners = 256
+	// maxListeners bounds the concurrent listeners.
+	maxListeners = 256
 	// beat is the interval of comments, which show that the connection works.
 	beat = 15 * time.Second
 	// pause is the shortest interval between two reads of the state.
@@ -33,15 +33,15 @@ const (
 	takeTime = 10 * time.Second
 )
 
-// Event is the current state of one thing.
-type Event struct {
+// event is the current state of one thing.
+type event struct {
 	Kind string // backend, catalog, run or config
 	Key  string // its id, if there are several of the kind
 	Data []byte // JSON on one line
 	Mark []byte // an event is sent when it changes; nil: when Data changes
 }
 
-func (e *Event) mark() []byte {
+func (e *event) mark() []byte {
 	if e.Mark != nil {
 		return e.Mark
 	}
@@ -49,16 +49,16 @@ func (e *Event) mark() []byte {
 }
 
 // Options configure a Hub.
-type EventsOptions struct {
+type eventsOptions struct {
 	// Now returns the current state.
-	Now func() []Event
+	Now func() []event
 	// Done ends the streams when it is closed. nil: they end only with their clients.
 	Done <-chan struct{}
 }
 
-// A Hub serves GET /api/v1/events. It is safe for concurrent use.
-type Hub struct {
-	o     EventsOptions
+// A hub serves GET /api/v1/events. It is safe for concurrent use.
+type hub struct {
+	o     eventsOptions
 	poked chan struct{} // cap 1
 
 	mu        sync.Mutex
@@ -72,17 +72,17 @@ type Hub struct {
 }
 
 type numbered struct {
-	Event
+	event
 	number uint64
 }
 
 // New makes a Hub.
-func EventsNew(o EventsOptions) *Hub {
-	return &Hub{o: o, poked: make(chan struct{}, 1), last: map[[2]string]*numbered{}, changed: make(chan struct{})}
+func eventsNew(o eventsOptions) *hub {
+	return &hub{o: o, poked: make(chan struct{}, 1), last: map[[2]string]*numbered{}, changed: make(chan struct{})}
 }
 
 // Wake notifies the hub that the state may have changed. It never blocks.
-func (h *Hub) Wake() {
+func (h *hub) Wake() {
 	select {
 	case h.poked <- struct{}{}:
 	default:
@@ -90,10 +90,10 @@ func (h *Hub) Wake() {
 }
 
 // Close waits until all listeners have disconnected, which follows when Done is closed.
-func (h *Hub) Close() { h.work.Wait() }
+func (h *hub) Close() { h.work.Wait() }
 
 // Listeners is the number of listeners.
-func (h *Hub) Listeners() int {
+func (h *hub) Listeners() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.listeners
@@ -101,11 +101,11 @@ func (h *Hub) Listeners() int {
 
 // ServeHTTP streams events. A listener gets the current state of everything first or, with Last-Event-ID or ?after=,
 // what has changed since that event.
-func (h *Hub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (h *hub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	after, ok := h.enter(cmp.Or(r.Header.Get("Last-Event-ID"), r.URL.Query().Get("after")))
 	if !ok {
 		w.Header().Set("Retry-After", "5")
-		why := fmt.Sprintf("%d clients are connected to this stream already, which is the limit", MaxListeners)
+		why := fmt.Sprintf("%d clients are connected to this stream already, which is the limit", maxListeners)
 		if h.isDone() {
 			why = "the endpoint is shutting down"
 		}
@@ -121,7 +121,7 @@ func (h *Hub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // stream writes events until ctx ends, the connection fails, or the hub is done.
-func (h *Hub) stream(ctx context.Context, w http.ResponseWriter, after uint64) {
+func (h *hub) stream(ctx context.Context, w http.ResponseWriter, after uint64) {
 	c := http.NewResponseController(w)
 	tick := time.NewTicker(beat)
 	defer tick.Stop()
@@ -149,7 +149,7 @@ func (h *Hub) stream(ctx context.Context, w http.ResponseWriter, after uint64) {
 }
 
 // since appends the events behind a number to text. changed is closed when there are newer ones.
-func (h *Hub) since(text []byte, after uint64) ([]byte, uint64, <-chan struct{}) {
+func (h *hub) since(text []byte, after uint64) ([]byte, uint64, <-chan struct{}) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if after == h.number {
@@ -169,10 +169,10 @@ func (h *Hub) since(text []byte, after uint64) ([]byte, uint64, <-chan struct{})
 }
 
 // enter admits a listener that has the event with this id; "" for none.
-func (h *Hub) enter(id string) (after uint64, ok bool) {
+func (h *hub) enter(id string) (after uint64, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.listeners == MaxListeners || h.isDone() {
+	if h.listeners == maxListeners || h.isDone() {
 		return 0, false
 	}
 	h.listeners++
@@ -186,7 +186,7 @@ func (h *Hub) enter(id string) (after uint64, ok bool) {
 	return after, true
 }
 
-func (h *Hub) isDone() bool {
+func (h *hub) isDone() bool {
 	select {
 	case <-h.o.Done:
 		return true
@@ -196,7 +196,7 @@ func (h *Hub) isDone() bool {
 }
 
 // begin starts the goroutine of watch. mu is held.
-func (h *Hub) begin() {
+func (h *hub) begin() {
 	ctx, stop := context.WithCancel(context.Background())
 	h.stop = stop
 	clear(h.last)
@@ -204,7 +204,7 @@ func (h *Hub) begin() {
 	h.work.Go(func() { h.watch(ctx) })
 }
 
-func (h *Hub) leave() {
+func (h *hub) leave() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.listeners--; h.listeners == 0 {
@@ -213,7 +213,7 @@ func (h *Hub) leave() {
 }
 
 // watch reads the state after each Wake until ctx ends.
-func (h *Hub) watch(ctx context.Context) {
+func (h *hub) watch(ctx context.Context) {
 	for {
 		h.note(ctx, h.o.Now())
 		select {
@@ -230,7 +230,7 @@ func (h *Hub) watch(ctx context.Context) {
 }
 
 // note numbers what has changed. It does nothing once ctx has ended: another watch may have been started.
-func (h *Hub) note(ctx context.Context, now []Event) {
+func (h *hub) note(ctx context.Context, now []event) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if ctx.Err() != nil {

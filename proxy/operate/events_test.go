@@ -17,8 +17,8 @@ import (
 // world has one thing that changes.
 type world struct{ n atomic.Int64 }
 
-func (w *world) now() []Event {
-	return []Event{{Kind: "backend", Key: "a", Data: fmt.Appendf(nil, `{"n":%d}`, w.n.Load())}, {Kind: "catalog", Data: []byte(`{}`)}}
+func (w *world) now() []event {
+	return []event{{Kind: "backend", Key: "a", Data: fmt.Appendf(nil, `{"n":%d}`, w.n.Load())}, {Kind: "catalog", Data: []byte(`{}`)}}
 }
 
 // listen returns the lines of data that come over a connection.
@@ -63,10 +63,10 @@ func until(t *testing.T, lines <-chan string, want string) string {
 	}
 }
 
-func serve(t *testing.T, w *world) (*Hub, string) {
+func serve(t *testing.T, w *world) (*hub, string) {
 	t.Helper()
 	done := make(chan struct{})
-	h := EventsNew(EventsOptions{Now: w.now, Done: done})
+	h := eventsNew(eventsOptions{Now: w.now, Done: done})
 	srv := httptest.NewServer(h)
 	t.Cleanup(func() { close(done); h.Close(); srv.Close() })
 	return h, srv.URL
@@ -95,7 +95,7 @@ func TestAListener(t *testing.T) {
 	}
 }
 
-// Two hundred listeners get every change; beyond MaxListeners one is refused, and accepted when another has
+// Two hundred listeners get every change; beyond maxListeners one is refused, and accepted when another has
 // disconnected.
 func TestManyListeners(t *testing.T) {
 	w := &world{}
@@ -122,7 +122,7 @@ func TestManyListeners(t *testing.T) {
 		})
 	}
 	reading.Wait()
-	for h.Listeners() < MaxListeners {
+	for h.Listeners() < maxListeners {
 		listen(t, url)
 	}
 	resp, err := http.Get(url)
@@ -140,8 +140,8 @@ func TestAListenerThatDoesNotRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{}
 		big := strings.Repeat("x", 1000)
-		h := EventsNew(EventsOptions{Now: func() []Event {
-			return []Event{{Kind: "backend", Key: "a", Data: fmt.Appendf(nil, `{"n":%d,"t":%q}`, w.n.Load(), big)}}
+		h := eventsNew(eventsOptions{Now: func() []event {
+			return []event{{Kind: "backend", Key: "a", Data: fmt.Appendf(nil, `{"n":%d,"t":%q}`, w.n.Load(), big)}}
 		}})
 		ours, theirs := net.Pipe() // nothing is buffered
 		defer theirs.Close()
@@ -176,7 +176,7 @@ func TestAListenerThatDoesNotRead(t *testing.T) {
 func TestTheBeat(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		done := make(chan struct{})
-		h := EventsNew(EventsOptions{Done: done, Now: func() []Event { return nil }})
+		h := eventsNew(eventsOptions{Done: done, Now: func() []event { return nil }})
 		w := httptest.NewRecorder()
 		served := make(chan struct{})
 		go func() {

@@ -12,8 +12,8 @@ import (
 // maxFields bounds a form: a schema may have any number of properties.
 const maxFields = 200
 
-// Field is a form field for one property of an object schema.
-type Field struct {
+// field is a form field for one property of an object schema.
+type field struct {
 	Name, ID    string
 	Kind        string // string, text, number, boolean, choice or json: how the page's script converts the value to JSON
 	Type        string // the schema's type, for display
@@ -23,12 +23,12 @@ type Field struct {
 	Checked     bool
 	Always      bool // it is sent even if it is empty
 	Placeholder string
-	Options     []Option
+	Options     []option
 	Facts       string // bounds, for display
 }
 
-// Option is one of the values of a choice.
-type Option struct {
+// option is one of the values of a choice.
+type option struct {
 	Value  string // JSON
 	Label  string
 	Chosen bool
@@ -58,8 +58,8 @@ type constant struct {
 	Title string          `json:"title"`
 }
 
-// FieldsOf returns the form fields for a schema, in its order; their ids begin with prefix.
-func FieldsOf(schema json.RawMessage, prefix string) (fields []Field) {
+// fieldsOf returns the form fields for a schema, in its order; their ids begin with prefix.
+func fieldsOf(schema json.RawMessage, prefix string) (fields []field) {
 	required := map[string]bool{}
 	jsonscan.Elements(jsonscan.Get(schema, "required"), func(v []byte) bool {
 		required[jsonscan.Text(v)] = true
@@ -73,11 +73,11 @@ func FieldsOf(schema json.RawMessage, prefix string) (fields []Field) {
 	return fields
 }
 
-func fieldOf(name, id string, schema json.RawMessage, required bool) Field {
+func fieldOf(name, id string, schema json.RawMessage, required bool) field {
 	var p property
 	_ = json.Unmarshal(schema, &p) // an unusual schema gets a field for JSON
 	kind, kinds := typeOf(p.Type)
-	f := Field{Name: name, ID: id, Type: kinds, Description: p.Description, Required: required, Always: required}
+	f := field{Name: name, ID: id, Type: kinds, Description: p.Description, Required: required, Always: required}
 	if f.Description == "" {
 		f.Description = p.Title
 	}
@@ -124,13 +124,13 @@ func typeOf(raw json.RawMessage) (one, all string) {
 }
 
 // choose makes the field a choice if the property is an enumeration; false otherwise.
-func (f *Field) choose(p *property) bool {
+func (f *field) choose(p *property) bool {
 	for i, v := range p.Enum {
 		label := labelOf(v)
 		if i < len(p.EnumNames) {
 			label = p.EnumNames[i]
 		}
-		f.Options = append(f.Options, Option{Value: string(v), Label: label})
+		f.Options = append(f.Options, option{Value: string(v), Label: label})
 	}
 	for _, c := range append(p.OneOf, p.AnyOf...) {
 		if c.Const == nil {
@@ -141,10 +141,10 @@ func (f *Field) choose(p *property) bool {
 		if label == "" {
 			label = labelOf(c.Const)
 		}
-		f.Options = append(f.Options, Option{Value: string(c.Const), Label: label})
+		f.Options = append(f.Options, option{Value: string(c.Const), Label: label})
 	}
 	if p.Const != nil {
-		f.Options = []Option{{Value: string(p.Const), Label: labelOf(p.Const)}}
+		f.Options = []option{{Value: string(p.Const), Label: labelOf(p.Const)}}
 	}
 	if len(f.Options) == 0 || len(f.Options) > 500 {
 		f.Options = nil
@@ -203,7 +203,7 @@ func facts(p *property) string {
 // asked is a question as a form.
 type asked struct {
 	Key, Message string
-	Fields       []Field
+	Fields       []field
 	Question     status.Question
 	Answerable   bool // a person can answer it on this page
 	URL          string
@@ -211,6 +211,6 @@ type asked struct {
 
 func askedOf(q status.Question, i int) asked {
 	return asked{
-		Key: q.Key, Message: q.Message, Question: q, Fields: FieldsOf(q.Schema, fmt.Sprintf("q%d", i)), Answerable: q.Method == "elicitation/create",
+		Key: q.Key, Message: q.Message, Question: q, Fields: fieldsOf(q.Schema, fmt.Sprintf("q%d", i)), Answerable: q.Method == "elicitation/create",
 	}
 }

@@ -28,7 +28,7 @@ import (
 )
 
 // Options are the sources of the pages.
-type PageOptions struct {
+type pageOptions struct {
 	Status func() status.Status
 	Tools  func() []status.ToolRow
 	Tool   func(name string) (status.Tool, bool)
@@ -47,15 +47,15 @@ type Settings struct {
 	LoggedIn   bool // the browser has a session, and can log out
 }
 
-// Pages are the pages of one endpoint. They are safe for concurrent use.
-type Pages struct{ o PageOptions }
+// pages are the pages of one endpoint. They are safe for concurrent use.
+type pages struct{ o pageOptions }
 
 // New returns the pages.
-func PageNew(o PageOptions) *Pages {
+func pageNew(o pageOptions) *pages {
 	if o.Hide == nil {
 		o.Hide = func(s string) string { return s }
 	}
-	return &Pages{o}
+	return &pages{o}
 }
 
 // Policy is the Content-Security-Policy of every page.
@@ -104,7 +104,7 @@ func (v visitor) head(s *status.Status, title, section string) head {
 }
 
 // Is reports whether a path belongs to the pages.
-func PageIs(path string) bool {
+func pageIs(path string) bool {
 	switch path {
 	case "/", "/tools", "/runs", "/problems", "/favicon.ico":
 		return true
@@ -117,11 +117,11 @@ func PageIs(path string) bool {
 	return false
 }
 
-// WantsHTML reports whether a client asks for text/html.
-func WantsHTML(r *http.Request) bool { return strings.Contains(r.Header.Get("Accept"), "text/html") }
+// wantsHTML reports whether a client asks for text/html.
+func wantsHTML(r *http.Request) bool { return strings.Contains(r.Header.Get("Accept"), "text/html") }
 
 // Serve serves a page.
-func (p *Pages) Serve(w http.ResponseWriter, r *http.Request, settings Settings) {
+func (p *pages) Serve(w http.ResponseWriter, r *http.Request, settings Settings) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		w.Header().Set("Allow", "GET, HEAD")
 		Fail(w, http.StatusMethodNotAllowed, "A page is only read", "The API below /api/v1 calls tools.")
@@ -156,7 +156,7 @@ func (p *Pages) Serve(w http.ResponseWriter, r *http.Request, settings Settings)
 
 // visitor is a request for a page.
 type visitor struct {
-	p        *Pages
+	p        *pages
 	r        *http.Request
 	settings Settings
 	seen     *seenRuns
@@ -268,7 +268,7 @@ type pageTool struct {
 	head
 	Tool   status.Tool
 	State  string // of its backend
-	Fields []Field
+	Fields []field
 	Free   bool // the schema lists no properties
 }
 
@@ -279,7 +279,7 @@ func (v visitor) tool(w http.ResponseWriter, name string) {
 		return
 	}
 	s := v.p.o.Status()
-	page := pageTool{head: v.head(&s, t.Name, "tools"), Tool: t, Fields: FieldsOf(t.InputSchema, "f")}
+	page := pageTool{head: v.head(&s, t.Name, "tools"), Tool: t, Fields: fieldsOf(t.InputSchema, "f")}
 	page.Free, page.Reload = len(page.Fields) == 0, false
 	for _, b := range s.Backends {
 		if b.Name == t.Backend {
@@ -373,16 +373,16 @@ func Fail(w http.ResponseWriter, code int, text, hint string) {
 	render(w, code, "failure", failure{head: bare(http.StatusText(code)), Code: code, Text: text, Hint: hint, Back: ""})
 }
 
-// Login answers with the login page; wrong says why the last token was refused.
-func Login(w http.ResponseWriter, code int, wrong, to string) {
+// login answers with the login page; wrong says why the last token was refused.
+func login(w http.ResponseWriter, code int, wrong, to string) {
 	render(w, code, "login", struct {
 		head
 		Wrong, To string
 	}{bare("Log in"), wrong, to})
 }
 
-// Secure sets the security headers for everything that operators see.
-func Secure(h http.Header) {
+// secure sets the security headers for everything that operators see.
+func secure(h http.Header) {
 	h.Set("Content-Security-Policy", Policy)
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Referrer-Policy", "no-referrer")
@@ -397,7 +397,7 @@ func render(w http.ResponseWriter, code int, name string, data any) {
 		http.Error(w, "the page cannot be made: "+err.Error(), http.StatusInternalServerError)
 		return
 	}
-	Secure(w.Header())
+	secure(w.Header())
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.Header().Add("Vary", "Accept")
 	w.WriteHeader(code)
@@ -410,7 +410,7 @@ func Result(w http.ResponseWriter, result json.RawMessage) {
 	render(w, http.StatusOK, "result", resultOf(result))
 }
 
-// Wrong answers with the fragment for a call that was not made.
-func Wrong(w http.ResponseWriter, code int, text, hint string) {
+// wrong answers with the fragment for a call that was not made.
+func wrong(w http.ResponseWriter, code int, text, hint string) {
 	render(w, code, "wrong", failure{Code: code, Text: text, Hint: hint})
 }

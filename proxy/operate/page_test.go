@@ -20,7 +20,7 @@ import (
 const hostile = `</p><script>alert(1)</script><img src=x onerror=alert(1)> "' &lt; {{.}} ` + "\u202egnp.exe\u0007\u200b\xff"
 
 // hostilePages are the pages of an endpoint in which all texts of others are hostile.
-func hostilePages(tools int) *Pages {
+func hostilePages(tools int) *pages {
 	rows := func() (rows []status.ToolRow) {
 		for i := range tools {
 			rows = append(rows, status.ToolRow{Name: fmt.Sprintf("tool_%d%s", i, hostile), Title: hostile, Description: hostile + "\n" + hostile, Backend: hostile, Hidden: i%2 == 1})
@@ -38,7 +38,7 @@ func hostilePages(tools int) *Pages {
 		Questions: []status.Question{{Key: hostile, Method: "elicitation/create", Message: hostile, Schema: schema}, {Key: "2", Method: hostile}},
 		Arguments: schema, Result: schema,
 	}
-	return PageNew(PageOptions{
+	return pageNew(pageOptions{
 		Status: func() status.Status {
 			return status.Status{
 				Name: hostile, Version: hostile, Config: status.Config{Source: hostile, Hash: hostile, Error: hostile},
@@ -58,7 +58,7 @@ func hostilePages(tools int) *Pages {
 }
 
 // get returns a page.
-func get(p *Pages, path string) (int, string) {
+func get(p *pages, path string) (int, string) {
 	w := httptest.NewRecorder()
 	p.Serve(w, httptest.NewRequest("GET", path, nil), Settings{TryTools: true, KeepValues: true, LoggedIn: true})
 	return w.Code, w.Body.String()
@@ -82,9 +82,9 @@ func TestForeignTextIsText(t *testing.T) {
 		bodies["result: "+name] = w.Body.String()
 	}
 	w := httptest.NewRecorder()
-	Login(w, 401, hostile, hostile)
+	login(w, 401, hostile, hostile)
 	Fail(w, 403, hostile, hostile)
-	Wrong(w, 403, hostile, hostile)
+	wrong(w, 403, hostile, hostile)
 	bodies["login and failures"] = w.Body.String()
 	for name, body := range bodies {
 		if len(body) < 100 {
@@ -129,23 +129,23 @@ func TestPagesAreStrict(t *testing.T) {
 	}
 	for _, asset := range []string{stylePath, scriptPath, iconPath} {
 		w := httptest.NewRecorder()
-		ServeAsset(w, httptest.NewRequest("GET", asset, nil))
+		serveAsset(w, httptest.NewRequest("GET", asset, nil))
 		if w.Code != 200 || !strings.Contains(w.Header().Get("Cache-Control"), "immutable") || w.Body.Len() < 100 {
 			t.Errorf("%s: %d %v", asset, w.Code, w.Header())
 		}
 	}
 	w := httptest.NewRecorder()
-	if ServeAsset(w, httptest.NewRequest("GET", "/favicon.ico", nil)); w.Code != 200 || w.Header().Get("Content-Type") != "image/svg+xml" {
+	if serveAsset(w, httptest.NewRequest("GET", "/favicon.ico", nil)); w.Code != 200 || w.Header().Get("Content-Type") != "image/svg+xml" {
 		t.Errorf("/favicon.ico: %d", w.Code)
 	}
-	if ServeAsset(w, httptest.NewRequest("GET", "/assets/../page.go", nil)); strings.Contains(w.Body.String(), "package page") {
+	if serveAsset(w, httptest.NewRequest("GET", "/assets/../page.go", nil)); strings.Contains(w.Body.String(), "package page") {
 		t.Error("a file of ours is served")
 	}
 }
 
 // The attributes by which the page's script finds elements.
 func TestMarks(t *testing.T) {
-	p := PageNew(PageOptions{
+	p := pageNew(pageOptions{
 		Status: func() status.Status {
 			return status.Status{Backends: []status.Backend{{Name: "ci", State: "connecting"}}, Problems: diag.Problems{{Code: "dropped", Message: "m"}}}
 		},
@@ -197,7 +197,7 @@ func TestLargePages(t *testing.T) {
 	for i := range 1000 {
 		fmt.Fprintf(&many, `"p%d":{"type":"string"},`, i)
 	}
-	if n := len(FieldsOf(json.RawMessage(`{"properties":{`+many.String()+`"last":{}}}`), "f")); n != maxFields {
+	if n := len(fieldsOf(json.RawMessage(`{"properties":{`+many.String()+`"last":{}}}`), "f")); n != maxFields {
 		t.Errorf("%d fields", n)
 	}
 }
@@ -221,12 +221,12 @@ func TestFields(t *testing.T) {
 		{`{"type":7,"enum":"no"}`, "json", "", true},
 		{`{}`, "json", "", true},
 	} {
-		all := FieldsOf(json.RawMessage(`{"properties":{"p":`+tt.schema+`},"required":["p"]}`), "f")
+		all := fieldsOf(json.RawMessage(`{"properties":{"p":`+tt.schema+`},"required":["p"]}`), "f")
 		if len(all) != 1 || all[0].Kind != tt.kind || all[0].Value != tt.value || all[0].Always != tt.always {
 			t.Errorf("%s: %+v", tt.schema, all)
 		}
 	}
-	if all := FieldsOf(json.RawMessage(`[]`), "f"); all != nil {
+	if all := fieldsOf(json.RawMessage(`[]`), "f"); all != nil {
 		t.Errorf("a schema that is a list has the fields %+v", all)
 	}
 }

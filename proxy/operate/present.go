@@ -9,16 +9,16 @@ import (
 )
 
 // present is the current state, for the stream of events. What changes constantly, such as counters, is not in it.
-func (c *Console) present() []Event {
+func (c *Console) present() []event {
 	s := c.status()
-	var all []Event
+	var all []event
 	add := func(kind, key string, document, mark any) {
 		data, err := jsonscan.Readable(document)
 		if err != nil {
 			panic(err) // a bug: it consists of texts and numbers
 		}
 		seen, _ := json.Marshal(mark) // cannot fail, as for document
-		all = append(all, Event{Kind: kind, Key: key, Data: c.o.Admin.Hide(data), Mark: seen})
+		all = append(all, event{Kind: kind, Key: key, Data: c.o.Admin.Hide(data), Mark: seen})
 	}
 	for _, b := range s.Backends {
 		add("backend", b.Name, b, []any{b.State, b.Since, b.Error, b.Revision, b.Tools, b.Prompts, b.Resources, b.Restarts})

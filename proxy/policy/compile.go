@@ -14,8 +14,8 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/diag"
 )
 
-// Code is the code of problems with policies.
-const Code = "policy"
+// code is the code of problems with policies.
+const code = "policy"
 
 // maxPolicies bounds the policies: each is evaluated for each decision.
 const maxPolicies = 10_000
@@ -65,7 +65,7 @@ type compiler struct {
 }
 
 func (c *compiler) report(path, format string, args ...any) {
-	c.problems = append(c.problems, diag.Problem{Pos: c.cfg.Place(path), Path: path, Code: Code}.Says(fmt.Sprintf(format, args...)))
+	c.problems = append(c.problems, diag.Problem{Pos: c.cfg.Place(path), Path: path, Code: code}.Says(fmt.Sprintf(format, args...)))
 }
 
 // entities reads the entities of the configuration.
@@ -87,7 +87,7 @@ func (c *compiler) text(t config.PolicyText) {
 		return
 	}
 	if len(list) == 0 {
-		c.problems = append(c.problems, diag.Problem{Pos: t.Origin.Pos, Path: pathOf(t), Code: Code, Severity: diag.Warning, Message: "the text has no policies"})
+		c.problems = append(c.problems, diag.Problem{Pos: t.Origin.Pos, Path: pathOf(t), Code: code, Severity: diag.Warning, Message: "the text has no policies"})
 	}
 	for _, p := range list {
 		pos := p.Position()
@@ -103,7 +103,7 @@ func (c *compiler) text(t config.PolicyText) {
 				id = strings.TrimSuffix(id, "#"+strconv.Itoa(n-1)) + "#" + strconv.Itoa(n)
 			}
 		case c.names[id]:
-			c.problems = append(c.problems, diag.Problem{Pos: at, Path: pathOf(t), Code: Code, Message: fmt.Sprintf("there is another policy with @id(%q); ids must be unique, because decisions name the policy by its id", id)})
+			c.problems = append(c.problems, diag.Problem{Pos: at, Path: pathOf(t), Code: code, Message: fmt.Sprintf("there is another policy with @id(%q); ids must be unique, because decisions name the policy by its id", id)})
 			continue
 		}
 		c.names[id] = true

@@ -21,7 +21,7 @@ var listActions = []string{"list_tools", "list_prompts", "list_resources", "list
 // lint warns of likely mistakes in a policy.
 func (c *compiler) lint(p *compiled, at diag.Pos, path string) (problems diag.Problems) {
 	warn := func(format string, args ...any) {
-		problems = append(problems, diag.Problem{Pos: at, Path: path, Code: Code, Severity: diag.Warning}.Says(fmt.Sprintf(format, args...)))
+		problems = append(problems, diag.Problem{Pos: at, Path: path, Code: code, Severity: diag.Warning}.Says(fmt.Sprintf(format, args...)))
 	}
 	var n names
 	n.collect(eval.PolicyToNode(p.tree).AsIsNode())

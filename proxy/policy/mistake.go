@@ -107,7 +107,7 @@ func tokenBefore(text string, at int) int {
 // parseProblem returns a problem for an error of the parser.
 func parseProblem(t config.PolicyText, err error) diag.Problem {
 	line, column, what := mistake(t.Text, strings.TrimPrefix(err.Error(), "parser error: "))
-	p := diag.Problem{Pos: within(t, line, column), Path: pathOf(t), Code: Code, Message: "not Cedar: " + what}
+	p := diag.Problem{Pos: within(t, line, column), Path: pathOf(t), Code: code, Message: "not Cedar: " + what}
 	if !t.Origin.Exact {
 		p.Message = fmt.Sprintf("not Cedar, line %d, column %d of the text: %s", line, column, what)
 	}

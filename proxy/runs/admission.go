@@ -131,7 +131,7 @@ func (a *Admission) Waiting() int {
 func (a *Admission) Enter(ctx context.Context, who, tool string, size int) (leave func(), err error) {
 	e := &entrant{principal: principal{a, who}, size: int64(size), in: make(chan struct{})}
 	if why := a.queue(e); why != "" {
-		return nil, Busy("%s was not started: %s", tool, why)
+		return nil, busy("%s was not started: %s", tool, why)
 	}
 	late := time.NewTimer(admitWithin)
 	defer late.Stop()
@@ -144,12 +144,12 @@ func (a *Admission) Enter(ctx context.Context, who, tool string, size int) (leav
 	case <-late.C:
 		why := a.full(e)
 		a.forget(e)
-		return nil, Busy("%s was not started: %s, and none ended within %v", tool, why, admitWithin)
+		return nil, busy("%s was not started: %s, and none ended within %v", tool, why, admitWithin)
 	}
 }
 
-// Busy is the error of an endpoint that is at a limit (code wire.Busy).
-func Busy(format string, args ...any) error {
+// busy is the error of an endpoint that is at a limit (code wire.Busy).
+func busy(format string, args ...any) error {
 	return wire.Errorf(wire.Busy, "busy: %s; try again in a moment", fmt.Sprintf(format, args...))
 }
 

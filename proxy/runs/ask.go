@@ -94,11 +94,11 @@ func plain(name string) string {
 	if plainName.MatchString(name) {
 		return name
 	}
-	return "~" + Digest([]byte(name))
+	return "~" + digest([]byte(name))
 }
 
-// Digest is a name for a question without a usable one.
-func Digest(parts ...[]byte) string {
+// digest is a name for a question without a usable one.
+func digest(parts ...[]byte) string {
 	h := sha256.New()
 	for _, part := range parts {
 		fmt.Fprintf(h, "%d ", len(part))

@@ -25,10 +25,10 @@ import (
 )
 
 const (
-	// MaxRuns and MaxBytes bound the runs that are not in progress. MaxBytes bounds also those in progress: beyond it
+	// maxRuns and MaxBytes bound the runs that are not in progress. MaxBytes bounds also those in progress: beyond it
 	// the steps of a run are counted but not kept.
-	MaxRuns         = 200
-	HistoryMaxBytes = 16 << 20
+	maxRuns         = 200
+	historyMaxBytes = 16 << 20
 	// maxSteps bounds the steps of one run, like those of a trace.
 	maxSteps = 2000
 	// maxText bounds a name and an error, maxValue the arguments and the result of a run and of a step; in characters
@@ -148,7 +148,7 @@ func (h *Runs) End(ctx context.Context, e End) {
 	h.held.Add(-r.size())
 	h.past = append(h.past, r)
 	h.bytes += r.size()
-	for len(h.past) > MaxRuns || h.bytes > HistoryMaxBytes {
+	for len(h.past) > maxRuns || h.bytes > historyMaxBytes {
 		h.bytes -= h.past[0].size()
 		h.past[0] = nil
 		h.past = h.past[1:]
@@ -177,8 +177,8 @@ func At(ctx context.Context, key, kind, name string) {
 	}
 }
 
-// Steps returns a function that records a finished step in the run of ctx; nil if the run is not recorded.
-func Steps(ctx context.Context) func(script.Event) {
+// steps returns a function that records a finished step in the run of ctx; nil if the run is not recorded.
+func steps(ctx context.Context) func(script.Event) {
 	r := of(ctx)
 	if r == nil {
 		return nil

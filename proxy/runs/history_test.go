@@ -19,7 +19,7 @@ import (
 func ended(h *Runs, id string, events ...script.Event) {
 	ctx := h.Begin(context.Background(), HistoryRun{ID: id, Tool: "deploy", Args: json.RawMessage(`{"to":"prod"}`)})
 	for _, e := range events {
-		Steps(ctx)(e)
+		steps(ctx)(e)
 	}
 	h.End(ctx, End{State: durable.Done, Result: json.RawMessage(`{"content":[]}`)})
 }
@@ -37,14 +37,14 @@ func find(t *testing.T, h *Runs, id string) (steps int, left int) {
 	return len(r.Steps), r.LeftOut
 }
 
-// The last MaxRuns runs are kept.
+// The last maxRuns runs are kept.
 func TestTheLastRunsAreRemembered(t *testing.T) {
 	h := HistoryNew(HistoryOptions{})
-	for i := range MaxRuns + 50 {
+	for i := range maxRuns + 50 {
 		ended(h, fmt.Sprint("r", i), event("0"))
 	}
 	list, err := h.List(t.Context())
-	if err != nil || len(list) != MaxRuns || list[0].ID != fmt.Sprint("r", MaxRuns+49) {
+	if err != nil || len(list) != maxRuns || list[0].ID != fmt.Sprint("r", maxRuns+49) {
 		t.Errorf("List returned %d runs, the first is %+v: %v", len(list), list[0], err)
 	}
 	if _, ok, _ := h.Find(t.Context(), "r0"); ok {
@@ -66,11 +66,11 @@ func TestMemoryIsBounded(t *testing.T) {
 		ctx := h.Begin(t.Context(), HistoryRun{ID: fmt.Sprint("r", i), Tool: "t", Args: big.Result})
 		for k := range 50 {
 			big.Key = fmt.Sprint(k)
-			Steps(ctx)(big)
+			steps(ctx)(big)
 		}
 		h.End(ctx, End{State: durable.Failed, Error: strings.Repeat("e", 10_000), Result: big.Result})
 	}
-	if h.bytes > HistoryMaxBytes || h.bytes < HistoryMaxBytes/2 || len(h.past) > 100 || h.held.Load() != 0 {
+	if h.bytes > historyMaxBytes || h.bytes < historyMaxBytes/2 || len(h.past) > 100 || h.held.Load() != 0 {
 		t.Errorf("%d bytes of %d runs that ended, %d of those under way", h.bytes, len(h.past), h.held.Load())
 	}
 	var real int64
@@ -79,7 +79,7 @@ func TestMemoryIsBounded(t *testing.T) {
 			real += int64(len(s.result) + len(s.args) + len(s.name) + len(s.err))
 		}
 	}
-	if real > HistoryMaxBytes || real < h.bytes/2 {
+	if real > historyMaxBytes || real < h.bytes/2 {
 		t.Errorf("%d bytes are held, %d are counted", real, h.bytes)
 	}
 
@@ -90,15 +90,15 @@ func TestMemoryIsBounded(t *testing.T) {
 		ctx := h.Begin(t.Context(), HistoryRun{ID: fmt.Sprint("u", i), Tool: "t"})
 		for k := range 20 {
 			big.Key = fmt.Sprint(k)
-			Steps(ctx)(big)
+			steps(ctx)(big)
 		}
 		left += h.under[fmt.Sprint("u", i)].left
 	}
-	if held := h.held.Load(); held > HistoryMaxBytes+maxValue*4 || left == 0 {
+	if held := h.held.Load(); held > historyMaxBytes+maxValue*4 || left == 0 {
 		t.Errorf("%d bytes are held of runs under way, %d steps left out", held, left)
 	}
 	h.KeepValues(false)
-	if held := h.held.Load(); held > HistoryMaxBytes/4 || held < 0 {
+	if held := h.held.Load(); held > historyMaxBytes/4 || held < 0 {
 		t.Errorf("%d bytes are held without values", held)
 	}
 }
@@ -139,7 +139,7 @@ func TestValues(t *testing.T) {
 func TestARunUnderWay(t *testing.T) {
 	h := HistoryNew(HistoryOptions{})
 	ctx := h.Begin(t.Context(), HistoryRun{ID: "r", Tool: "deploy"})
-	Steps(ctx)(event("0"))
+	steps(ctx)(event("0"))
 	At(ctx, "1", "call", "ci_test")
 	list, _ := h.List(t.Context())
 	if len(list) != 1 || list[0].State != "running" || list[0].Step == nil || list[0].Step.Name != "ci_test" || !list[0].Step.Running || !list[0].EndedAt.IsZero() || list[0].StepCount != 1 {

@@ -167,7 +167,7 @@ func (k *Keeper) of(never bool) durable.RunsStore {
 // Begin begins a run that has no row yet; s is stored with the row when it gets one. The caller executes the part.
 func (k *Keeper) Begin(run durable.RunsRun, s Settings, never bool) *Part {
 	run.ID = durable.NewID()
-	p := k.newPart(run, k.of(never), Request)
+	p := k.newPart(run, k.of(never), request)
 	p.settings = &s
 	p.waiters = 1
 	k.mu.Lock()
@@ -244,8 +244,8 @@ func (k *Keeper) joinOrTake(ctx context.Context, of durable.RunsStore, id string
 	l, err := k.acquire(ctx, of, id)
 	switch {
 	case err == nil:
-		k.options.Resumed(Request)
-		return k.began(l, of, Request), true, nil, nil
+		k.options.Resumed(request)
+		return k.began(l, of, request), true, nil, nil
 	case errors.Is(err, durable.ErrBusy), errors.Is(err, durable.ErrEnded): // since it was read
 		at = stands(row, entries)
 		at.State = durable.Running
@@ -319,7 +319,7 @@ func (k *Keeper) acquire(ctx context.Context, of durable.RunsStore, id string) (
 // began makes the part of an acquired run.
 func (k *Keeper) began(l durable.Lease, of durable.RunsStore, cause Cause) *Part {
 	p := k.newPart(l.Run(), of, cause)
-	if cause == Request {
+	if cause == request {
 		p.waiters = 1
 	}
 	p.taken(l)

@@ -12,7 +12,7 @@ import (
 	"github.com/vmcp-dev/vmcp/script/durable"
 )
 
-// List returns the runs in progress and the last MaxRuns of the others, the newest first. The store's state of a run
+// List returns the runs in progress and the last maxRuns of the others, the newest first. The store's state of a run
 // has precedence, unless the run is in progress here. The error says that the store does not answer; the runs are then
 // those of this process.
 func (h *Runs) List(ctx context.Context) ([]status.Run, error) {
@@ -40,8 +40,8 @@ func (h *Runs) List(ctx context.Context) ([]status.Run, error) {
 		return b.StartedAt.Compare(a.StartedAt)
 	})
 	over := slices.IndexFunc(list, func(r status.Run) bool { return r.Final() })
-	if over >= 0 && len(list)-over > MaxRuns {
-		list = list[:over+MaxRuns]
+	if over >= 0 && len(list)-over > maxRuns {
+		list = list[:over+maxRuns]
 	}
 	return list, err
 }
@@ -80,7 +80,7 @@ func (h *Runs) stored(ctx context.Context) ([]durable.Summary, error) {
 	if s == nil {
 		return nil, nil
 	}
-	list, _, err := s.List(ctx, durable.Filter{Limit: MaxRuns})
+	list, _, err := s.List(ctx, durable.Filter{Limit: maxRuns})
 	return list, err
 }
 

@@ -111,20 +111,20 @@ func (k *Keeper) cause(r durable.RunsRun) Cause {
 	k.mu.Unlock()
 	for _, q := range r.Questions {
 		if r.State == durable.Waiting && q.Answer != nil {
-			return Answer
+			return answer
 		}
 	}
 	switch {
 	case r.State == durable.Running && first:
-		return Start
+		return start
 	case r.State == durable.Running && r.Owner == "" && r.Wake.Sub(r.Updated) < handedOver:
-		return Operator
+		return operator
 	case r.State == durable.Running:
-		return Lease
+		return lease
 	case r.State == durable.Doubt, r.State == durable.Paused:
-		return Operator
+		return operator
 	}
-	return Wake
+	return wake
 }
 
 // forget deletes runs that ended long enough ago.

@@ -134,7 +134,7 @@ func (c *HostCall) goOn(ctx context.Context, be *backends.Backend, req *backends
 // Ask makes a question of a backend's request during the call, and waits for the answer.
 func (c *HostCall) Ask(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
 	params = jsonscan.Compact(params)
-	name := Digest([]byte(method), params)
+	name := digest([]byte(method), params)
 	q, err := c.question(0, fmt.Sprintf("%s.%d", name, c.asked.next(name)), method, params)
 	if err != nil {
 		return nil, err

@@ -22,7 +22,7 @@ func (h *Host) effect(e script.Event) {
 
 // observer returns the function that is called with every effect of a run.
 func (h *Host) observer(ctx context.Context) func(script.Event) {
-	shown, whole, past := status.Recorder(ctx, h.Secrets), status.Whole(ctx), Steps(ctx)
+	shown, whole, past := status.Recorder(ctx, h.Secrets), status.Whole(ctx), steps(ctx)
 	return func(e script.Event) {
 		h.effect(e)
 		if past != nil {

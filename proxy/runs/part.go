@@ -111,12 +111,12 @@ type Cause string
 
 // The causes, as labels of metrics.
 const (
-	Request  Cause = "request"
-	Start    Cause = "start"
-	Wake     Cause = "wake"
-	Answer   Cause = "answer"
-	Lease    Cause = "lease"
-	Operator Cause = "operator"
+	request  Cause = "request"
+	start    Cause = "start"
+	wake     Cause = "wake"
+	answer   Cause = "answer"
+	lease    Cause = "lease"
+	operator Cause = "operator"
 )
 
 // An Outcome is how a part of a run has ended.
@@ -142,7 +142,7 @@ type Outcome struct {
 }
 
 func (k *Keeper) newPart(run durable.RunsRun, of durable.RunsStore, cause Cause) *Part {
-	p := &Part{ID: run.ID, Cause: cause, k: k, store: of, run: run, pause: make(chan struct{}), ended: make(chan struct{}), alone: cause != Request}
+	p := &Part{ID: run.ID, Cause: cause, k: k, store: of, run: run, pause: make(chan struct{}), ended: make(chan struct{}), alone: cause != request}
 	p.journal.part = p
 	p.asked.all, p.asked.opened = map[string]durable.Question{}, make(chan struct{})
 	for _, q := range run.Questions {

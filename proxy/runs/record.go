@@ -127,7 +127,7 @@ func (r *record) step(e script.Event) {
 	switch {
 	case known && e.Replayed:
 		return // done by an earlier part of the run
-	case !known && (len(r.steps) == maxSteps || r.runs.held.Load() > HistoryMaxBytes):
+	case !known && (len(r.steps) == maxSteps || r.runs.held.Load() > historyMaxBytes):
 		r.left++
 		return
 	}

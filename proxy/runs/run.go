@@ -98,7 +98,7 @@ func (h *Host) outcomeOf(ctx context.Context, res *script.Result, err error) Out
 		return h.suspended(suspended)
 	case errors.As(err, &noRoom):
 		h.Metrics.Refused(h.tool.Name)
-		return Outcome{State: durable.Running, Err: Busy("%s was not resumed: %s", h.tool.Name, noRoom.Why)}
+		return Outcome{State: durable.Running, Err: busy("%s was not resumed: %s", h.tool.Name, noRoom.Why)}
 	case observe.IsBusy(err):
 		h.Metrics.Refused(h.tool.Name)
 		return Outcome{State: durable.Running, Err: err}

@@ -50,7 +50,7 @@ func (t *Table) Note(tool string, result []byte) {
 	if began.Before(l.until) {
 		return
 	}
-	l.at, l.shape = began, ShapeOf(result)
+	l.at, l.shape = began, shapeOf(result)
 	end := time.Now()
 	l.until = end.Add(max(rest*end.Sub(began), pause))
 }
@@ -92,7 +92,7 @@ func (t *Table) Last(tool string) (at time.Time, shape json.RawMessage) {
 
 // Of is the shape of what a script gets from the result of tools/call: the structured content, else the JSON in its
 // only text, else the text; else the content blocks.
-func ShapeOf(result []byte) json.RawMessage {
+func shapeOf(result []byte) json.RawMessage {
 	value := jsonscan.Get(result, "structuredContent")
 	if value == nil {
 		value = jsonscan.Get(result, "content")

@@ -15,7 +15,7 @@ func TestOf(t *testing.T) {
 		`{"content":[{"type":"text","text":"x"},{"type":"image","data":""}]}`:    `[{"text":"string","type":"string"},{"data":"string","type":"string"}]`,
 		`{"content":[]}`: `[]`, `{}`: `"null"`, `[`: `"null"`, `{"structuredContent":{}}`: `{}`,
 	} {
-		if got := string(ShapeOf([]byte(result))); got != want {
+		if got := string(shapeOf([]byte(result))); got != want {
 			t.Errorf("Of(%s) = %s, want %s", result, got, want)
 		}
 	}
@@ -40,11 +40,11 @@ func TestShapesAreBounded(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := ShapeOf(text); len(got) > maxShape || !json.Valid(got) || strings.Contains(string(got), "customer") {
+		if got := shapeOf(text); len(got) > maxShape || !json.Valid(got) || strings.Contains(string(got), "customer") {
 			t.Errorf("%s: %d bytes: %.100s", name, len(got), got)
 		}
 	}
-	deep := ShapeOf([]byte(`{"structuredContent":` + strings.Repeat(`{"a":`, 1000) + `1` + strings.Repeat(`}`, 1000) + `}`))
+	deep := shapeOf([]byte(`{"structuredContent":` + strings.Repeat(`{"a":`, 1000) + `1` + strings.Repeat(`}`, 1000) + `}`))
 	if len(deep) > 100 || !json.Valid(deep) {
 		t.Errorf("deep: %s", deep)
 	}

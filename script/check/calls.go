@@ -118,7 +118,7 @@ func (s *Scan) callsIn(of syntax.Node) (calls Calls) {
 
 // forms returns an error for a question whose literal schema no client can show.
 func (s *Scan) forms(f *syntax.File) error {
-	c := &checker{builtins: s.builtins, constants: LiteralOf(f)}
+	c := &checker{builtins: s.builtins, constants: literalOf(f)}
 	syntax.Walk(f, func(n syntax.Node) bool {
 		if call, ok := n.(*syntax.CallExpr); ok {
 			c.form(call)

@@ -93,7 +93,7 @@ type checker struct {
 	o         Options
 	file      script.File
 	builtins  table
-	constants *Constants
+	constants *constants
 	needs     *needs
 	found     diag.Problems
 }

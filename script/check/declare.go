@@ -57,7 +57,7 @@ func ReadDeclarations(f script.File) ([]*Declaration, diag.Problems) {
 		}
 		return nil, c.found
 	}
-	c := &checker{file: f, constants: LiteralOf(parsed)}
+	c := &checker{file: f, constants: literalOf(parsed)}
 	var all []*Declaration
 	for _, call := range declarations(parsed) {
 		all = append(all, c.declaration(call))
@@ -256,7 +256,7 @@ func (c *checker) declaration(call *syntax.CallExpr) *Declaration {
 
 // declarationError reports an error in an argument of tool, at the narrowest position.
 func (c *checker) declarationError(name string, at syntax.Expr, err error) {
-	var lit *NotLiteral
+	var lit *notLiteral
 	if errors.As(err, &lit) {
 		at = lit.At
 		if id, ok := at.(*syntax.Ident); ok && name == entryArgument {
@@ -327,7 +327,7 @@ func unknownKeyword(name string, known []string) error {
 	return fmt.Errorf("unknown argument: want one of %s", strings.Join(known, ", "))
 }
 
-func readText(c *Constants, x syntax.Expr, into *string) error {
+func readText(c *constants, x syntax.Expr, into *string) error {
 	v, err := c.Value(x)
 	if err != nil {
 		return err
@@ -340,7 +340,7 @@ func readText(c *Constants, x syntax.Expr, into *string) error {
 	return nil
 }
 
-func readDict(c *Constants, x syntax.Expr, into *json.RawMessage) error {
+func readDict(c *constants, x syntax.Expr, into *json.RawMessage) error {
 	v, err := c.Value(x)
 	if err != nil {
 		return err
@@ -352,7 +352,7 @@ func readDict(c *Constants, x syntax.Expr, into *json.RawMessage) error {
 	return err
 }
 
-func readBool(c *Constants, x syntax.Expr, into *bool) error {
+func readBool(c *constants, x syntax.Expr, into *bool) error {
 	v, err := c.Value(x)
 	if err != nil {
 		return err

@@ -7,7 +7,7 @@ import (
 )
 
 // ReadTooEarly returns the read of a function's name that comes before the name is assigned; nil for none.
-func (u *Uses) ReadTooEarly(b *Name) *syntax.Ident {
+func (u *uses) ReadTooEarly(b *name) *syntax.Ident {
 	if len(b.read) == 0 {
 		return nil
 	}
@@ -25,7 +25,7 @@ func (u *Uses) ReadTooEarly(b *Name) *syntax.Ident {
 }
 
 // ownValue reports whether a name is read in the statement that first assigns it.
-func ownValue(b *Name, set, read *syntax.Ident) bool {
+func ownValue(b *name, set, read *syntax.Ident) bool {
 	def, ok := b.Function.(*syntax.DefStmt)
 	if !ok {
 		return false
@@ -38,7 +38,7 @@ func ownValue(b *Name, set, read *syntax.Ident) bool {
 }
 
 // inner reports whether a use is in a function inside the one that the name belongs to: it is executed later.
-func (b *Name) inner(use *syntax.Ident) bool {
+func (b *name) inner(use *syntax.Ident) bool {
 	found := false
 	var body []syntax.Stmt
 	switch fn := b.Function.(type) {
@@ -62,7 +62,7 @@ func (b *Name) inner(use *syntax.Ident) bool {
 }
 
 // sameLoop reports whether two uses are in a common loop, where the later one in the text may be executed first.
-func (u *Uses) sameLoop(a, b *syntax.Ident) bool {
+func (u *uses) sameLoop(a, b *syntax.Ident) bool {
 	if a == b {
 		return false
 	}

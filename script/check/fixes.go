@@ -36,7 +36,7 @@ func (c *checker) fixUndefined(f *syntax.File, builtins []Builtin) {
 
 // fixUnusedLoad adds a fix that removes a loaded name, or the whole line if nothing else that it loads is used. A
 // statement of several lines, or with a comment, is not changed.
-func (c *checker) fixUnusedLoad(p *diag.Problem, u *Uses, id *syntax.Ident) {
+func (c *checker) fixUnusedLoad(p *diag.Problem, u *uses, id *syntax.Ident) {
 	s := u.Loads[id]
 	if s == nil || p.EndLine == 0 || s.Load.Line != s.Rparen.Line || !c.alone(s) {
 		return

@@ -16,8 +16,8 @@ import (
 	"github.com/vmcp-dev/vmcp/script/internal/meter"
 )
 
-// Constants are the literal values of a file.
-type Constants struct {
+// constants are the literal values of a file.
+type constants struct {
 	named map[string]starlark.Value
 	room  int   // bytes of strings that may still be concatenated
 	left  int64 // bytes of JSON that may still be made
@@ -30,15 +30,15 @@ const (
 	maxJSON   = 2 << 20
 )
 
-// NotLiteral is the error for an expression that cannot be evaluated without running the script.
-type NotLiteral struct{ At syntax.Expr }
+// notLiteral is the error for an expression that cannot be evaluated without running the script.
+type notLiteral struct{ At syntax.Expr }
 
-func (*NotLiteral) Error() string {
+func (*notLiteral) Error() string {
 	return "has to be written out: only literals are read without running the script"
 }
 
 // Of returns the names that are assigned once, at top level, to a literal.
-func LiteralOf(f *syntax.File) *Constants {
+func literalOf(f *syntax.File) *constants {
 	assigned := map[string]int{}
 	syntax.Walk(f, func(n syntax.Node) bool {
 		switch n := n.(type) {
@@ -49,7 +49,7 @@ func LiteralOf(f *syntax.File) *Constants {
 		}
 		return true
 	})
-	c := &Constants{named: map[string]starlark.Value{}, room: maxJoined, left: maxJSON}
+	c := &constants{named: map[string]starlark.Value{}, room: maxJoined, left: maxJSON}
 	for _, s := range f.Stmts {
 		a, ok := s.(*syntax.AssignStmt)
 		if !ok || a.Op != syntax.EQ {
@@ -66,8 +66,8 @@ func LiteralOf(f *syntax.File) *Constants {
 	return c
 }
 
-// Value returns the value of a literal. The error is a *NotLiteral.
-func (c *Constants) Value(x syntax.Expr) (starlark.Value, error) {
+// Value returns the value of a literal. The error is a *notLiteral.
+func (c *constants) Value(x syntax.Expr) (starlark.Value, error) {
 	switch x := x.(type) {
 	case *syntax.Literal:
 		return literalValue(x)
@@ -98,7 +98,7 @@ func (c *Constants) Value(x syntax.Expr) (starlark.Value, error) {
 	case *syntax.DictExpr:
 		return c.dict(x)
 	}
-	return nil, &NotLiteral{x}
+	return nil, &notLiteral{x}
 }
 
 func literalValue(x *syntax.Literal) (starlark.Value, error) {
@@ -112,12 +112,12 @@ func literalValue(x *syntax.Literal) (starlark.Value, error) {
 	case float64:
 		return starlark.Float(v), nil
 	}
-	return nil, &NotLiteral{x}
+	return nil, &notLiteral{x}
 }
 
-func (c *Constants) sign(x *syntax.UnaryExpr) (starlark.Value, error) {
+func (c *constants) sign(x *syntax.UnaryExpr) (starlark.Value, error) {
 	if x.X == nil {
-		return nil, &NotLiteral{x}
+		return nil, &notLiteral{x}
 	}
 	v, err := c.Value(x.X)
 	if err != nil {
@@ -129,11 +129,11 @@ func (c *Constants) sign(x *syntax.UnaryExpr) (starlark.Value, error) {
 			return starlark.Unary(x.Op, v)
 		}
 	}
-	return nil, &NotLiteral{x}
+	return nil, &notLiteral{x}
 }
 
 // concat is "a" + "b", as long strings are written.
-func (c *Constants) concat(x *syntax.BinaryExpr) (starlark.Value, error) {
+func (c *constants) concat(x *syntax.BinaryExpr) (starlark.Value, error) {
 	if x.Op == syntax.PLUS {
 		a, errA := c.Value(x.X)
 		b, errB := c.Value(x.Y)
@@ -147,10 +147,10 @@ func (c *Constants) concat(x *syntax.BinaryExpr) (starlark.Value, error) {
 			return s + t, nil
 		}
 	}
-	return nil, &NotLiteral{x}
+	return nil, &notLiteral{x}
 }
 
-func (c *Constants) values(list []syntax.Expr) ([]starlark.Value, error) {
+func (c *constants) values(list []syntax.Expr) ([]starlark.Value, error) {
 	out := make([]starlark.Value, len(list))
 	for i, x := range list {
 		v, err := c.Value(x)
@@ -162,7 +162,7 @@ func (c *Constants) values(list []syntax.Expr) ([]starlark.Value, error) {
 	return out, nil
 }
 
-func (c *Constants) dict(x *syntax.DictExpr) (starlark.Value, error) {
+func (c *constants) dict(x *syntax.DictExpr) (starlark.Value, error) {
 	d := starlark.NewDict(len(x.List))
 	for _, e := range x.List {
 		entry := e.(*syntax.DictEntry)
@@ -172,7 +172,7 @@ func (c *Constants) dict(x *syntax.DictExpr) (starlark.Value, error) {
 		}
 		name, ok := k.(starlark.String) // other keys are not JSON, and can be slow to hash
 		if !ok {
-			return nil, &NotLiteral{entry.Key}
+			return nil, &notLiteral{entry.Key}
 		}
 		v, err := c.Value(entry.Value)
 		if err != nil {
@@ -186,7 +186,7 @@ func (c *Constants) dict(x *syntax.DictExpr) (starlark.Value, error) {
 }
 
 // JSON returns the JSON text of a literal.
-func (c *Constants) JSON(x syntax.Expr) (json.RawMessage, error) {
+func (c *constants) JSON(x syntax.Expr) (json.RawMessage, error) {
 	v, err := c.Value(x)
 	if err != nil {
 		return nil, err
@@ -194,7 +194,7 @@ func (c *Constants) JSON(x syntax.Expr) (json.RawMessage, error) {
 	return c.encode(v)
 }
 
-func (c *Constants) encode(v starlark.Value) (json.RawMessage, error) {
+func (c *constants) encode(v starlark.Value) (json.RawMessage, error) {
 	data, err := script.Encode(v, c.left, script.DefaultLimits().Depth)
 	var long *script.TooLongError
 	if errors.As(err, &long) {

@@ -194,7 +194,7 @@ func (p *Program) check(src Source, n *needs) *checked {
 	}
 	c.loads(tree)
 	out.loads = namesLoaded(tree)
-	c.constants = LiteralOf(tree)
+	c.constants = literalOf(tree)
 	missing := c.entries(tree, src)
 	c.block(tree.Stmts)
 	syntax.Walk(tree, c.node)
@@ -204,7 +204,7 @@ func (p *Program) check(src Source, n *needs) *checked {
 	out.tree = tree
 	out.unit = types.NewUnit(src.Name, tree)
 	out.unit.Source, out.unit.Entries = src.File, c.entriesOf(src)
-	names := UsesOf(tree)
+	names := usesOf(tree)
 	c.scope(names)
 	if !translated(tree) && !missing && !slices.ContainsFunc(c.found, func(p diag.Problem) bool { return p.Code == codeUndefined || p.Code == codeDeclaration }) {
 		c.unused(names, src, p.shared.loadedBy) // else a misspelt name would make another one unused

@@ -9,30 +9,30 @@ import (
 )
 
 // unused warns about names that are never read.
-func (c *checker) unused(u *Uses, src Source, loaded map[string]bool) {
+func (c *checker) unused(u *uses, src Source, loaded map[string]bool) {
 	for _, b := range u.Names {
 		if b.Reads > 0 || strings.HasPrefix(b.First.Name, "_") || len(b.Assigned) == 0 {
 			continue
 		}
 		switch {
-		case b.Kind == Load:
+		case b.Kind == load:
 			c.fixUnusedLoad(c.unusedName(b), u, b.First)
-		case b.Function == nil && (b.Kind != Def || src.Kind != ToolFile || src.runs(b.First.Name) || loadsName(loaded, src.Name, b.First.Name)):
-		case b.Kind == Assignment, b.Kind == Def:
+		case b.Function == nil && (b.Kind != def || src.Kind != ToolFile || src.runs(b.First.Name) || loadsName(loaded, src.Name, b.First.Name)):
+		case b.Kind == assignment, b.Kind == def:
 			c.unusedName(b)
-		case b.Kind == Parameter:
+		case b.Kind == parameter:
 			c.unusedParameter(u, b, src)
 		}
 	}
 }
 
-func (c *checker) unusedName(b *Name) *diag.Problem {
+func (c *checker) unusedName(b *name) *diag.Problem {
 	what := "used"
-	if b.Kind == Def {
+	if b.Kind == def {
 		what = "called"
 	}
 	p := c.warn("unused", b.First, "%s is never %s", b.First.Name, what)
-	if b.Kind == Assignment {
+	if b.Kind == assignment {
 		p.Hint = "rename it to _" + b.First.Name + " if this is intended"
 	}
 	return p
@@ -51,7 +51,7 @@ func loadsName(loaded map[string]bool, file, name string) bool {
 
 // unusedParameter warns about a parameter of a function that is only ever called by its name: a function that is
 // passed on has the parameters that its caller requires.
-func (c *checker) unusedParameter(u *Uses, b *Name, src Source) {
+func (c *checker) unusedParameter(u *uses, b *name, src Source) {
 	def, ok := b.Function.(*syntax.DefStmt)
 	if !ok || src.runs(def.Name.Name) {
 		return
@@ -69,7 +69,7 @@ func (c *checker) unusedParameter(u *Uses, b *Name, src Source) {
 }
 
 // scope reports globals that a function reads before it binds the same name.
-func (c *checker) scope(u *Uses) {
+func (c *checker) scope(u *uses) {
 	globals := map[string]bool{}
 	for _, b := range u.Names {
 		if b.Function == nil {
@@ -77,7 +77,7 @@ func (c *checker) scope(u *Uses) {
 		}
 	}
 	for _, b := range u.Names {
-		if b.Function == nil || b.Kind != Assignment || !globals[b.First.Name] && c.builtins[b.First.Name] == nil {
+		if b.Function == nil || b.Kind != assignment || !globals[b.First.Name] && c.builtins[b.First.Name] == nil {
 			continue
 		}
 		if early := u.ReadTooEarly(b); early != nil {

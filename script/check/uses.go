@@ -9,22 +9,22 @@ import (
 )
 
 // Kind is how a name is bound first.
-type UsesKind uint8
+type usesKind uint8
 
 // The kinds of bindings.
 const (
-	Assignment UsesKind = iota
-	Unpacking           // with others, of which only one may be needed
-	Loop
-	Parameter
-	Load
-	Def
+	assignment usesKind = iota
+	unpacking           // with others, of which only one may be needed
+	loop
+	parameter
+	load
+	def
 )
 
-// Name is a name of a file, or of a function in it, with its uses.
-type Name struct {
+// name is a name of a file, or of a function in it, with its uses.
+type name struct {
 	First    *syntax.Ident // that binds it
-	Kind     UsesKind
+	Kind     usesKind
 	Function syntax.Node // to which it is local; nil: the file
 	Reads    int
 	Called   int // how many of the reads call it
@@ -33,35 +33,35 @@ type Name struct {
 	read []*syntax.Ident
 }
 
-// Uses are the names of a resolved file with their uses.
-type Uses struct {
-	Names []*Name                            // in the order of the text
+// uses are the names of a resolved file with their uses.
+type uses struct {
+	Names []*name                            // in the order of the text
 	Loads map[*syntax.Ident]*syntax.LoadStmt // the statements that load a name
 
-	all   map[*syntax.Ident]*Name
+	all   map[*syntax.Ident]*name
 	fn    []syntax.Node
 	loops map[*syntax.Ident][]syntax.Node // enclosing loops of each use
 	loop  []syntax.Node
 }
 
 // Of returns the uses of a resolved file.
-func UsesOf(f *syntax.File) *Uses {
-	u := &Uses{Loads: map[*syntax.Ident]*syntax.LoadStmt{}, all: map[*syntax.Ident]*Name{}, loops: map[*syntax.Ident][]syntax.Node{}}
+func usesOf(f *syntax.File) *uses {
+	u := &uses{Loads: map[*syntax.Ident]*syntax.LoadStmt{}, all: map[*syntax.Ident]*name{}, loops: map[*syntax.Ident][]syntax.Node{}}
 	u.stmts(f.Stmts)
 	return u
 }
 
 // Find returns the name that an identifier means; nil if the file does not bind it.
-func (u *Uses) Find(id *syntax.Ident) *Name { return u.all[types.First(id)] }
+func (u *uses) Find(id *syntax.Ident) *name { return u.all[types.First(id)] }
 
-func (u *Uses) of(id *syntax.Ident) *Name {
+func (u *uses) of(id *syntax.Ident) *name {
 	first := types.First(id)
 	if first == nil {
 		return nil
 	}
 	b := u.all[first]
 	if b == nil {
-		b = &Name{First: first}
+		b = &name{First: first}
 		u.all[first] = b
 		u.Names = append(u.Names, b)
 	}
@@ -69,7 +69,7 @@ func (u *Uses) of(id *syntax.Ident) *Name {
 	return b
 }
 
-func (u *Uses) bind(x syntax.Expr, kind UsesKind) {
+func (u *uses) bind(x syntax.Expr, kind usesKind) {
 	switch x := x.(type) {
 	case *syntax.Ident:
 		if b := u.of(x); b != nil {
@@ -85,11 +85,11 @@ func (u *Uses) bind(x syntax.Expr, kind UsesKind) {
 		u.bind(x.X, kind)
 	case *syntax.TupleExpr:
 		for _, e := range x.List {
-			u.bind(e, max(kind, Unpacking))
+			u.bind(e, max(kind, unpacking))
 		}
 	case *syntax.ListExpr:
 		for _, e := range x.List {
-			u.bind(e, max(kind, Unpacking))
+			u.bind(e, max(kind, unpacking))
 		}
 	case *syntax.UnaryExpr:
 		if x.X != nil {
@@ -100,17 +100,17 @@ func (u *Uses) bind(x syntax.Expr, kind UsesKind) {
 	}
 }
 
-func (u *Uses) stmts(list []syntax.Stmt) {
+func (u *uses) stmts(list []syntax.Stmt) {
 	for _, s := range list {
 		u.stmt(s)
 	}
 }
 
-func (u *Uses) stmt(s syntax.Stmt) {
+func (u *uses) stmt(s syntax.Stmt) {
 	switch s := s.(type) {
 	case *syntax.AssignStmt:
 		u.expr(s.RHS)
-		u.bind(s.LHS, Assignment)
+		u.bind(s.LHS, assignment)
 		if id, ok := s.LHS.(*syntax.Ident); ok && s.Op != syntax.EQ {
 			if b := u.of(id); b != nil {
 				b.read = append(b.read, id) // before it is assigned: for ReadTooEarly
@@ -127,7 +127,7 @@ func (u *Uses) stmt(s syntax.Stmt) {
 	case *syntax.ForStmt:
 		u.expr(s.X)
 		u.loop = append(u.loop, s)
-		u.bind(s.Vars, Loop)
+		u.bind(s.Vars, loop)
 		u.stmts(s.Body)
 		u.loop = u.loop[:len(u.loop)-1]
 	case *syntax.WhileStmt:
@@ -137,16 +137,16 @@ func (u *Uses) stmt(s syntax.Stmt) {
 		u.loop = u.loop[:len(u.loop)-1]
 	case *syntax.LoadStmt:
 		for _, id := range s.To {
-			u.bind(id, Load)
+			u.bind(id, load)
 			u.Loads[id] = s
 		}
 	case *syntax.DefStmt:
-		u.bind(s.Name, Def)
+		u.bind(s.Name, def)
 		u.function(s, s.Params, func() { u.stmts(s.Body) })
 	}
 }
 
-func (u *Uses) function(n syntax.Node, params []syntax.Expr, body func()) {
+func (u *uses) function(n syntax.Node, params []syntax.Expr, body func()) {
 	for _, p := range params {
 		if b, ok := p.(*syntax.BinaryExpr); ok {
 			u.expr(b.Y)
@@ -159,7 +159,7 @@ func (u *Uses) function(n syntax.Node, params []syntax.Expr, body func()) {
 		if b, ok := p.(*syntax.BinaryExpr); ok {
 			p = b.X
 		}
-		u.bind(p, Parameter)
+		u.bind(p, parameter)
 	}
 	body()
 	u.loop = outer
@@ -167,7 +167,7 @@ func (u *Uses) function(n syntax.Node, params []syntax.Expr, body func()) {
 }
 
 // expr notes the reads in an expression.
-func (u *Uses) expr(x syntax.Expr) {
+func (u *uses) expr(x syntax.Expr) {
 	if x == nil {
 		return
 	}
@@ -181,7 +181,7 @@ func (u *Uses) expr(x syntax.Expr) {
 				switch c := c.(type) {
 				case *syntax.ForClause:
 					u.expr(c.X)
-					u.bind(c.Vars, Loop)
+					u.bind(c.Vars, loop)
 				case *syntax.IfClause:
 					u.expr(c.Cond)
 				}
@@ -206,14 +206,14 @@ func (u *Uses) expr(x syntax.Expr) {
 	})
 }
 
-func (u *Uses) use(id *syntax.Ident) {
+func (u *uses) use(id *syntax.Ident) {
 	if b := u.of(id); b != nil {
 		b.Reads++
 		b.read = append(b.read, id)
 	}
 }
 
-func (u *Uses) call(x *syntax.CallExpr) {
+func (u *uses) call(x *syntax.CallExpr) {
 	u.expr(x.Fn)
 	if id, ok := x.Fn.(*syntax.Ident); ok {
 		if b := u.of(id); b != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/vmcp-dev/vmcp/script"
 )
 
-// lease implements runs.Lease. The mutex of the store guards the run.
+// lease implements runs.lease. The mutex of the store guards the run.
 type lease struct {
 	s     *MemoryStore
 	r     *run
@@ -20,10 +20,10 @@ type lease struct {
 	once sync.Once
 }
 
-// Run implements [runs.Lease].
+// Run implements [runs.lease].
 func (l *lease) Run() RunsRun { return l.taken }
 
-// Lost implements [runs.Lease].
+// Lost implements [runs.lease].
 func (l *lease) Lost() <-chan struct{} { return l.lost }
 
 // lose closes Lost.
@@ -137,7 +137,7 @@ func (s *MemoryStore) release(r *run, key string) {
 // Close implements [script.Journal].
 func (l *lease) Close() error { return nil }
 
-// Ask implements [runs.Lease].
+// Ask implements [runs.lease].
 func (l *lease) Ask(_ context.Context, q ...Question) error {
 	defer l.s.mu.Unlock()
 	if err := l.lock(); err != nil {
@@ -173,7 +173,7 @@ func find(r *run, key string) *Question {
 	return &r.Questions[i]
 }
 
-// Answers implements [runs.Lease].
+// Answers implements [runs.lease].
 func (l *lease) Answers(context.Context) ([]Question, error) {
 	l.s.mu.Lock()
 	defer l.s.mu.Unlock()
@@ -183,7 +183,7 @@ func (l *lease) Answers(context.Context) ([]Question, error) {
 	return slices.Clone(l.r.Questions), nil
 }
 
-// End implements [runs.Lease].
+// End implements [runs.lease].
 func (l *lease) End(_ context.Context, o Outcome) error {
 	defer l.s.mu.Unlock()
 	if err := l.lock(); err != nil {

@@ -154,7 +154,7 @@ func Webhook(url string, ring *Ring) func(context.Context, Event) error {
 
 func signatures(ring *Ring, text string) string {
 	var all []string
-	for _, mac := range ring.MACs(Notify, []byte(text)) {
+	for _, mac := range ring.MACs(notify, []byte(text)) {
 		all = append(all, "v1,"+base64.StdEncoding.EncodeToString(mac))
 	}
 	return strings.Join(all, " ")

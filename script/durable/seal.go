@@ -27,12 +27,12 @@ import (
 const (
 	Rows      = "rows"    // columns of a database that are stored encrypted
 	MAC       = "mac"     // columns of a database that are stored in plain text
-	Digest    = "digest"  // fingerprints of values that are easy to guess
+	digest    = "digest"  // fingerprints of values that are easy to guess
 	SealState = "state"   // requestState of MCP
 	Session   = "session" // ids of sessions
-	Cursor    = "cursor"  // cursors of lists
+	cursor    = "cursor"  // cursors of lists
 	Peer      = "peer"    // requests between the processes of a cluster
-	Notify    = "notify"  // signatures of notifications
+	notify    = "notify"  // signatures of notifications
 	Check     = "check"   // by which processes compare their keys
 	Tokens    = "tokens"  // tokens of logins at backends
 )

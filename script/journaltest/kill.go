@@ -8,8 +8,8 @@ import (
 	"github.com/vmcp-dev/vmcp/script"
 )
 
-// ErrKilled is what the methods of a Kill return after its process has died.
-var ErrKilled = errors.New("killed")
+// errKilled is what the methods of a Kill return after its process has died.
+var errKilled = errors.New("killed")
 
 // Kill is a journal whose process dies at write number At, from 1: either right after it, or in the middle of it, so
 // that the write is lost. From then on nothing is written, and Cancel, if not nil, is called. Begin and Record are
@@ -46,7 +46,7 @@ func (k *Kill) Release(key string) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.At > 0 && k.writes >= k.At {
-		return ErrKilled
+		return errKilled
 	}
 	return k.Journal.Release(key)
 }
@@ -59,13 +59,13 @@ func (k *Kill) write(f func() error) error {
 	case k.At == 0 || k.writes < k.At:
 		return f()
 	case k.writes > k.At:
-		return ErrKilled
+		return errKilled
 	}
 	if k.Cancel != nil {
-		defer k.Cancel(ErrKilled)
+		defer k.Cancel(errKilled)
 	}
 	if k.Lost {
-		return ErrKilled
+		return errKilled
 	}
 	return f()
 }

@@ -148,7 +148,7 @@ func (r *EncodeRequest) meta() []byte {
 }
 
 // Cancelled returns the notification that the request with an id is cancelled.
-func EncodeCancelled(id int64) []byte {
+func encodeCancelled(id int64) []byte {
 	return wire.Notification(wire.Cancelled, new(jsonscan.Object).Int("requestId", id).Text("reason", "the caller gave up").JSON())
 }
 

@@ -236,7 +236,7 @@ func (c *Conn) discovered(ctx context.Context, answer <-chan probed, limit time.
 // adoptDiscovered sets the peer from a server/discover result; false when it does not
 // offer the modern revision.
 func (c *Conn) adoptDiscovered(result []byte) bool {
-	peer, legacyToo, ok := Discovered(result)
+	peer, legacyToo, ok := discovered(result)
 	if ok {
 		c.Peer, c.LegacyToo = peer, legacyToo
 	}
@@ -250,7 +250,7 @@ func (c *Conn) initialize(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c.Peer = Initialized(result)
+	c.Peer = initialized(result)
 	if !slices.Contains(wire.Legacy, c.Peer.Revision) {
 		return c.d.Errorf(Protocol, "initialize: backend answers with protocol version %q, want one of %v", c.Peer.Revision, wire.Legacy)
 	}

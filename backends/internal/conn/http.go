@@ -244,7 +244,7 @@ func (h *httpTransport) send(ctx context.Context, frame []byte) error {
 // cancel notifies a legacy backend; for a modern one the end of its stream is the cancellation.
 func (h *httpTransport) cancel(k *call) {
 	if !k.modern && k.method != wire.Initialize {
-		h.c.later(EncodeCancelled(k.id))
+		h.c.later(encodeCancelled(k.id))
 	}
 }
 

@@ -48,7 +48,7 @@ func (c *Conn) Listen(params json.RawMessage, renew <-chan struct{}, acked func(
 	}
 	// The old request ends before there is a new one: some backends keep one set of subscriptions for a shared
 	// stream of frames.
-	c.send(EncodeCancelled(k.id))
+	c.send(encodeCancelled(k.id))
 	late := time.NewTimer(renewGrace)
 	defer late.Stop()
 	select {

@@ -137,7 +137,7 @@ func (c *call) respond(m *wire.Message, held *Buffer) (*Response, error) {
 	err := c.check(m)
 	switch {
 	case err == nil && m.Error == nil:
-		return Pooled(m.Result, held), nil
+		return pooled(m.Result, held), nil
 	case err == nil:
 		err = wire.ParseErrorObject(m.Error)
 	}
@@ -185,7 +185,7 @@ func (x *multiplexer) cancel(k *call) {
 	switch k.method {
 	case wire.Initialize, wire.Discover: // initialize must not be cancelled; server/discover precedes it
 	default:
-		x.c.later(EncodeCancelled(k.id))
+		x.c.later(encodeCancelled(k.id))
 	}
 }
 

@@ -16,8 +16,8 @@ type Peer struct {
 	Instructions string
 }
 
-// Initialized reads the result of initialize.
-func Initialized(result []byte) Peer {
+// initialized reads the result of initialize.
+func initialized(result []byte) Peer {
 	return Peer{
 		Revision:     jsonscan.GetString(result, "protocolVersion"),
 		ServerInfo:   slices.Clone(jsonscan.Get(result, "serverInfo")),
@@ -26,14 +26,14 @@ func Initialized(result []byte) Peer {
 	}
 }
 
-// Discovered reads the result of server/discover. legacyToo is set when the server supports a revision
+// discovered reads the result of server/discover. legacyToo is set when the server supports a revision
 // with sessions as well; ok is false when it does not support the modern one.
-func Discovered(result []byte) (p Peer, legacyToo, ok bool) {
+func discovered(result []byte) (p Peer, legacyToo, ok bool) {
 	var d struct{ SupportedVersions []string }
 	if json.Unmarshal(result, &d) != nil || !slices.Contains(d.SupportedVersions, wire.Rev2607) {
 		return p, false, false
 	}
-	p = Initialized(result)
+	p = initialized(result)
 	p.Revision = wire.Rev2607
 	if info := jsonscan.GetPath(result, "_meta", wire.MetaServerInfo); info != nil {
 		p.ServerInfo = slices.Clone(info)

@@ -23,8 +23,8 @@ type Response struct {
 	closed func() // called at the end of Close; nil afterwards
 }
 
-// Pooled returns a response whose result is in the buffer held, which Close releases; held may be nil.
-func Pooled(result json.RawMessage, held *Buffer) *Response {
+// pooled returns a response whose result is in the buffer held, which Close releases; held may be nil.
+func pooled(result json.RawMessage, held *Buffer) *Response {
 	return &Response{Result: result, held: held}
 }
 

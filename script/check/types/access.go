@@ -16,8 +16,8 @@ func (e *engine) index(x *syntax.IndexExpr) Type {
 	if on.IsAny() {
 		return Any
 	}
-	if on.Is(None, Bool, Int, Float, Struct, Func, Set, Duration, Time, Opaque) {
-		p := FindingProblem{Code: "index", Node: x, Message: Article(on) + " has no elements"}
+	if on.Is(None, Bool, Int, Float, Struct, Func, Set, duration, Time, opaque) {
+		p := FindingProblem{Code: "index", Node: x, Message: article(on) + " has no elements"}
 		if name, ok := key.Text(); ok && on.Is(Struct) {
 			p.Hint = "write ." + name
 		}
@@ -25,7 +25,7 @@ func (e *engine) index(x *syntax.IndexExpr) Type {
 		return Any
 	}
 	e.noneFor(x.X, on, func(a *Atom) bool {
-		return a.Kind == Dict || a.Kind == List || a.Kind == Tuple || a.Kind == Text
+		return a.Kind == Dict || a.Kind == List || a.Kind == tuple || a.Kind == Text
 	})
 	on = on.Without(None)
 	e.indexKey(x, on, key)
@@ -38,8 +38,8 @@ func (e *engine) index(x *syntax.IndexExpr) Type {
 // indexKey reports keys of the wrong type.
 func (e *engine) indexKey(x *syntax.IndexExpr, on, key Type) {
 	switch {
-	case on.Is(List, Tuple, Text, Range) && key.Is(Text, Float, None, Dict, List):
-		e.report("index", x.Y, "%s is indexed by an integer, not by %s", Article(on), Article(key))
+	case on.Is(List, tuple, Text, Range) && key.Is(Text, Float, None, Dict, List):
+		e.report("index", x.Y, "%s is indexed by an integer, not by %s", article(on), article(key))
 	case on.Is(Dict):
 		e.hashable(x.Y, key)
 	}
@@ -82,11 +82,11 @@ func (e *engine) outside(x *syntax.IndexExpr, on Type, a *Atom) {
 	if on.Only() == nil {
 		return
 	}
-	if a.Name == GroupsName {
-		e.report("regexp", x.Y, "the pattern has %s", Plural(len(a.Elems), "group"))
+	if a.Name == groupsName {
+		e.report("regexp", x.Y, "the pattern has %s", plural(len(a.Elems), "group"))
 		return
 	}
-	e.report("index", x.Y, "%s has %s", map[bool]string{true: "the list", false: "the tuple"}[a.Kind == List], Plural(len(a.Elems), "element"))
+	e.report("index", x.Y, "%s has %s", map[bool]string{true: "the list", false: "the tuple"}[a.Kind == List], plural(len(a.Elems), "element"))
 }
 
 // field is the type of x["name"] for dicts.
@@ -133,18 +133,18 @@ func (e *engine) isWild(name string) bool {
 
 // noField reports a field that is not declared.
 func (e *engine) noField(at syntax.Expr, a *Atom, name string) {
-	hint, near := Meant(name, a.Names())
+	hint, near := meant(name, a.Names())
 	switch a.Role {
 	case Params:
-		p := FindingProblem{Code: "parameter-unknown", Node: at, Message: "the tool has no parameter " + name, Hint: hint, Fix: Quoted(near), Sure: display.Only(name, a.Names())}
+		p := FindingProblem{Code: "parameter-unknown", Node: at, Message: "the tool has no parameter " + name, Hint: hint, Fix: quoted(near), Sure: display.Only(name, a.Names())}
 		if a.Name != "" {
 			p.Message = a.Name + " has no " + name
 		}
 		e.say(p)
 	case Content:
-		e.say(FindingProblem{Code: "result-field", Node: at, Message: "the form has no " + name, Hint: hint, Fix: Quoted(near), Sure: display.Only(name, a.Names())})
+		e.say(FindingProblem{Code: "result-field", Node: at, Message: "the form has no " + name, Hint: hint, Fix: quoted(near), Sure: display.Only(name, a.Names())})
 	default:
-		p := FindingProblem{Code: e.contract(a.Name, "result-field"), Node: at, Message: a.Name + " returns no " + name, Hint: hint, Fix: Quoted(near), Sure: display.Only(name, a.Names())}
+		p := FindingProblem{Code: e.contract(a.Name, "result-field"), Node: at, Message: a.Name + " returns no " + name, Hint: hint, Fix: quoted(near), Sure: display.Only(name, a.Names())}
 		if hint == "" {
 			p.Message += "; it has " + strings.Join(a.Names(), ", ")
 		}
@@ -164,7 +164,7 @@ func (e *engine) contract(tool, code string) string {
 func (e *engine) optionalField(x *syntax.IndexExpr, a *Atom, name string) {
 	switch a.Role {
 	case Params:
-		e.warn("parameter-optional", x.Y, "%s is optional and has no default: %s[%q] fails without it", name, Describe(x.X), name)
+		e.warn("parameter-optional", x.Y, "%s is optional and has no default: %s[%q] fails without it", name, describe(x.X), name)
 	case Content:
 		e.warn("optional-field", x.Y, "%s is optional in the form: this fails when it is missing; .get(%q)", name, name)
 	default:
@@ -180,7 +180,7 @@ func (e *engine) attribute(x *syntax.DotExpr) Type {
 		return Any
 	}
 	if on.Is(None) {
-		if on.Every(UnexpectedNone) {
+		if on.Every(unexpectedNone) {
 			e.report("attribute", x.Name, "None has no %s", x.Name.Name)
 		}
 		return Any
@@ -225,13 +225,13 @@ func (e *engine) member(a *Atom, name string) (Type, bool) {
 			return Of(&Atom{Kind: Func, Fn: m, Name: m.Name}), true
 		}
 		return Any, false
-	case Time, Duration:
-		return Member(a.Kind, name)
-	case Opaque, Func:
+	case Time, duration:
+		return member(a.Kind, name)
+	case opaque, Func:
 		return Any, true
 	}
-	if m := MethodOf(a.Kind, name); m != nil {
-		return Of(&Atom{Kind: Func, Fn: &Bound{On: a, Method: m}, Name: name}), true
+	if m := methodOf(a.Kind, name); m != nil {
+		return Of(&Atom{Kind: Func, Fn: &bound{On: a, Method: m}, Name: name}), true
 	}
 	return Any, a.Kind == Iterable && a.Name != ""
 }
@@ -244,7 +244,7 @@ func (e *engine) noMember(x *syntax.DotExpr, on Type) {
 	case a.Kind == Module:
 		e.noModuleMember(x, a.Fn.(*Builtin), name)
 	case a.Kind == Struct:
-		hint, near := Meant(name, a.Names())
+		hint, near := meant(name, a.Names())
 		subject := a.Name
 		if subject == "" {
 			subject = "the struct"
@@ -264,11 +264,11 @@ func (e *engine) noMember(x *syntax.DotExpr, on Type) {
 
 func (e *engine) noMethod(x *syntax.DotExpr, on Type, name string) {
 	a := on.Atoms()[0]
-	hint, near := Meant(name, MethodNames(a.Kind))
-	if h := Habit(a.Kind, name); h != "" {
+	hint, near := meant(name, MethodNames(a.Kind))
+	if h := habit(a.Kind, name); h != "" {
 		hint, near = h, ""
 	}
-	e.say(FindingProblem{Code: "method", Node: x.Name, Message: fmt.Sprintf("%s has no %s", Article(on), name), Hint: hint, Fix: near, Sure: near != "" && display.Only(name, MethodNames(a.Kind))})
+	e.say(FindingProblem{Code: "method", Node: x.Name, Message: fmt.Sprintf("%s has no %s", article(on), name), Hint: hint, Fix: near, Sure: near != "" && display.Only(name, MethodNames(a.Kind))})
 }
 
 func (e *engine) noModuleMember(x *syntax.DotExpr, c *Builtin, name string) {
@@ -284,7 +284,7 @@ func (e *engine) noModuleMember(x *syntax.DotExpr, c *Builtin, name string) {
 	if e.Builtins[name] != nil {
 		p.Hint = "the builtin is " + name
 	} else {
-		p.Hint, p.Fix = Meant(name, names)
+		p.Hint, p.Fix = meant(name, names)
 		p.Sure = display.Only(name, names)
 	}
 	if p.Hint == "" {

@@ -59,7 +59,7 @@ func (p Param) Kinds() (kinds []Kind, known bool) {
 
 var parameterKinds = map[string][]Kind{
 	"text": {Text}, "integer": {Int}, "positive": {Int}, "number": {Int, Float}, "bool": {Bool},
-	"dict": {Dict}, "list": {List, Tuple, Set, Range, Iterable, Dict},
+	"dict": {Dict}, "list": {List, tuple, Set, Range, Iterable, Dict},
 	"duration": {Text, Int, Float}, "time": {Time},
 }
 
@@ -77,8 +77,8 @@ type Argument struct {
 	Spread bool // *args or **kwargs
 }
 
-// Positional returns the positional arguments.
-func Positional(args []Argument) (list []Argument) {
+// positional returns the positional arguments.
+func positional(args []Argument) (list []Argument) {
 	for _, a := range args {
 		if a.Name == "" && !a.Spread {
 			list = append(list, a)
@@ -87,8 +87,8 @@ func Positional(args []Argument) (list []Argument) {
 	return list
 }
 
-// Named returns an argument by its name.
-func Named(args []Argument, name string) (Argument, bool) {
+// named returns an argument by its name.
+func named(args []Argument, name string) (Argument, bool) {
 	for _, a := range args {
 		if a.Name == name {
 			return a, true

@@ -24,7 +24,7 @@ func (e *engine) call(x *syntax.CallExpr) Type {
 	}
 	if fn.Every(func(a *Atom) bool { return !canBeCalled(a) }) {
 		if fn.Every(func(a *Atom) bool { return a.Kind != None }) {
-			e.report("index", x, "%s cannot be called", Article(fn))
+			e.report("index", x, "%s cannot be called", article(fn))
 		}
 		return Any
 	}
@@ -35,7 +35,7 @@ func (e *engine) call(x *syntax.CallExpr) Type {
 			out = Join(out, e.callFunction(x, f, args))
 		case *Builtin:
 			out = Join(out, e.callBuiltin(x, f, args))
-		case *Bound:
+		case *bound:
 			out = Join(out, e.callMethod(x, f, args))
 		case *Native:
 			out = Join(out, e.callNative(x, f, args))
@@ -46,7 +46,7 @@ func (e *engine) call(x *syntax.CallExpr) Type {
 	return out
 }
 
-func canBeCalled(a *Atom) bool { return a.Kind == Func || a.Kind == Opaque }
+func canBeCalled(a *Atom) bool { return a.Kind == Func || a.Kind == opaque }
 
 func (e *engine) arguments(x *syntax.CallExpr) (args []Argument) {
 	for _, arg := range x.Args {
@@ -111,7 +111,7 @@ func (e *engine) match(x *syntax.CallExpr, c *Builtin, args []Argument) (given, 
 		case a.Name != "" && slices.Contains(names, a.Name):
 			got[a.Name] = a
 		case a.Name != "" && !c.Kwargs:
-			hint, near := Meant(a.Name, names)
+			hint, near := meant(a.Name, names)
 			if h := c.OtherName(a.Name); h != "" && near == "" {
 				hint, near = "did you mean "+h+"?", h
 			}
@@ -124,7 +124,7 @@ func (e *engine) match(x *syntax.CallExpr, c *Builtin, args []Argument) (given, 
 			got[names[n]] = a
 			n++
 		case a.Name == "" && !c.Varargs:
-			e.report("call-arity", x, "%s wants at most %s, has %d", c.Name, Arguments(names), len(args))
+			e.report("call-arity", x, "%s wants at most %s, has %d", c.Name, arguments(names), len(args))
 			return got, false
 		}
 	}
@@ -151,7 +151,7 @@ func (e *engine) parameter(c *Builtin, p Param, a Argument) {
 		a.Type = a.Type.Without(None)
 	}
 	if a.Type.Every(func(t *Atom) bool { return !slices.Contains(kinds, t.Kind) }) {
-		e.report("builtin-value", a.Expr, "%s: %s wants %s, this is %s", c.Name, p.Name, p.Word(), Article(a.Type))
+		e.report("builtin-value", a.Expr, "%s: %s wants %s, this is %s", c.Name, p.Name, p.Word(), article(a.Type))
 		return
 	}
 	e.noneFor(a.Expr, a.Type, func(t *Atom) bool { return slices.Contains(kinds, t.Kind) })
@@ -167,11 +167,11 @@ func (e *engine) parameter(c *Builtin, p Param, a Argument) {
 
 func (e *engine) parameterText(c *Builtin, p Param, a Argument, s string) {
 	if p.Choices != nil && !slices.Contains(p.Choices, s) {
-		hint, near := Meant(s, p.Choices)
+		hint, near := meant(s, p.Choices)
 		if hint == "" {
 			hint = p.Name + " is one of " + strings.Join(p.Choices, ", ")
 		}
-		e.say(FindingProblem{Code: "builtin-value", Node: a.Expr, Message: fmt.Sprintf("%s: there is no %s %q", c.Name, p.Name, s), Hint: hint, Fix: Quoted(near)})
+		e.say(FindingProblem{Code: "builtin-value", Node: a.Expr, Message: fmt.Sprintf("%s: there is no %s %q", c.Name, p.Name, s), Hint: hint, Fix: quoted(near)})
 	}
 	if p.Type == "duration" {
 		if d, err := limits.ParseDuration(s); err != nil || d < 0 {
@@ -200,7 +200,7 @@ func (e *engine) functionFor(c *Builtin, p Param, a Argument) {
 		}
 	}
 	if !e.notFunction(c, word, a.Expr) && p.Type == "function" && a.Type.Is(None, Text, Dict, List, Int, Float, Bool) && !a.Type.Has(None) {
-		e.report("builtin-value", a.Expr, "%s wants a function, this is %s", c.Name, Article(a.Type))
+		e.report("builtin-value", a.Expr, "%s wants a function, this is %s", c.Name, article(a.Type))
 	}
 }
 
@@ -221,7 +221,7 @@ func (e *engine) notFunction(c *Builtin, word string, x syntax.Expr) bool {
 	result := f != nil && (f.Tool != "" || f.Returns != "called" && f.Returns != "")
 	if !result {
 		v := e.quiet(x)
-		result = !v.IsAny() && !v.IsNever() && v.Every(func(a *Atom) bool { return a.Kind != Func && a.Kind != Opaque })
+		result = !v.IsAny() && !v.IsNever() && v.Every(func(a *Atom) bool { return a.Kind != Func && a.Kind != opaque })
 	}
 	if result {
 		e.say(FindingProblem{Code: "builtin-value", Node: x, Message: fmt.Sprintf("%s wants %s, this is a result: the call is made before", c.Name, word), Hint: "write lambda: ..."})
@@ -271,7 +271,7 @@ func (e *engine) pattern(c *Builtin, got given) {
 	}
 	re, err := regexp.Compile(text)
 	if err != nil {
-		e.report("regexp", a.Expr, "%s", PatternProblem(text, err))
+		e.report("regexp", a.Expr, "%s", patternProblem(text, err))
 		return
 	}
 	if r, has := got["replacement"]; has {
@@ -284,7 +284,7 @@ func (e *engine) replacement(re *regexp.Regexp, r Argument, c *Builtin, got give
 	s, ok := r.Type.Text()
 	if !ok {
 		if r.Type.Is(Func) {
-			e.results(r.Type, r.Expr, Match(got[c.Pattern].Type).Without(None))
+			e.results(r.Type, r.Expr, match(got[c.Pattern].Type).Without(None))
 		}
 		return
 	}
@@ -293,7 +293,7 @@ func (e *engine) replacement(re *regexp.Regexp, r Argument, c *Builtin, got give
 			continue
 		}
 		if i++; s[i] >= '1' && s[i] <= '9' && int(s[i]-'0') > re.NumSubexp() {
-			e.report("regexp", r.Expr, "the pattern has %s", Plural(re.NumSubexp(), "group"))
+			e.report("regexp", r.Expr, "the pattern has %s", plural(re.NumSubexp(), "group"))
 			return
 		}
 	}
@@ -305,7 +305,7 @@ func (e *engine) gives(x *syntax.CallExpr, c *Builtin, got given) Type {
 	case "output":
 		return e.toolCall(x, c, got)
 	case "outcome":
-		return Outcome(e.toolCall(x, c, got))
+		return outcome(e.toolCall(x, c, got))
 	case "pages":
 		return e.pages(x, c, got)
 	case "called":
@@ -315,22 +315,22 @@ func (e *engine) gives(x *syntax.CallExpr, c *Builtin, got given) Type {
 	case "answer":
 		return e.answer(x, c, got)
 	case "caller":
-		return Caller
+		return caller
 	case "ran":
 		e.toolNamed(c, got)
-		return Ran
+		return ran
 	case "named":
 		e.toolNamed(c, got)
 		return Any
 	case "compact":
 		if len(x.Args) == 1 && len(c.Params) == 1 {
-			return Compact(got[c.Params[0].Name].Type)
+			return compact(got[c.Params[0].Name].Type)
 		}
 		return Kinds(Dict)
 	case "match":
-		return Match(got[c.Pattern].Type)
+		return match(got[c.Pattern].Type)
 	case "texts or tuples":
-		return Found(got[c.Pattern].Type)
+		return found(got[c.Pattern].Type)
 	case "struct":
 		a := &Atom{Kind: Struct}
 		for _, arg := range x.Args {
@@ -369,20 +369,20 @@ func (e *engine) called(x *syntax.CallExpr, c *Builtin, got given) Type {
 func (e *engine) branches(x *syntax.CallExpr, got given) Type {
 	fns := got["fns"]
 	if items, ok := got["items"]; ok {
-		return ListOf(e.results(fns.Type, x, e.iterated(items.Expr, items.Type)))
+		return listOf(e.results(fns.Type, x, e.iterated(items.Expr, items.Type)))
 	}
 	if fns.Type.Is(Func) {
 		if meter.Elements(fns.Expr) == nil {
 			e.report("builtin-value", fns.Expr, "parallel wants a list of functions, or one function and its items")
 		}
-		return ListOf(Any)
+		return listOf(Any)
 	}
 	elem := Never
 	for _, a := range fns.Type.Atoms() {
-		if a.Kind != List && a.Kind != Tuple {
-			return ListOf(Any)
+		if a.Kind != List && a.Kind != tuple {
+			return listOf(Any)
 		}
-		if a.Kind == Tuple {
+		if a.Kind == tuple {
 			for _, t := range a.Elems {
 				elem = Join(elem, t)
 			}
@@ -390,12 +390,12 @@ func (e *engine) branches(x *syntax.CallExpr, got given) Type {
 		elem = Join(elem, a.Elem)
 	}
 	if elem.IsNever() {
-		return ListOf(Any)
+		return listOf(Any)
 	}
 	if list := meter.Elements(fns.Expr); list != nil {
 		return e.eachBranch(x, list)
 	}
-	return ListOf(e.results(elem.Keep(func(a *Atom) bool { return a.Kind == Func }), x))
+	return listOf(e.results(elem.Keep(func(a *Atom) bool { return a.Kind == Func }), x))
 }
 
 // eachBranch is the result of functions that are written out in a list.
@@ -419,5 +419,5 @@ func (e *engine) answer(x *syntax.CallExpr, c *Builtin, got given) Type {
 	if v, ok := got["validate"]; ok && !v.Type.Every(func(a *Atom) bool { return a.Lit == true }) {
 		content = Any
 	}
-	return Answer(content)
+	return answer(content)
 }

@@ -27,8 +27,8 @@ func (e *engine) statement(s *syntax.ExprStmt) {
 
 // sameName reports whether two functions are the same, or the same method of two values.
 func sameName(a, b *Atom) bool {
-	x, isX := a.Fn.(*Bound)
-	y, isY := b.Fn.(*Bound)
+	x, isX := a.Fn.(*bound)
+	y, isY := b.Fn.(*bound)
 	return a == b || isX && isY && x.Method == y.Method
 }
 
@@ -43,9 +43,9 @@ func (e *engine) discardedCall(x *syntax.CallExpr) {
 		if f.Pure && f.Name != "int" && f.Name != "float" { // those are also used to check a value
 			e.warn("discarded", x, "the result of %s is not used", f.Name)
 		}
-	case *Bound:
+	case *bound:
 		if f.Method.Pure {
-			e.warn("discarded", x, "the result of %s is not used; %s is unchanged", a.Name, Describe(x.Fn.(*syntax.DotExpr).X))
+			e.warn("discarded", x, "the result of %s is not used; %s is unchanged", a.Name, describe(x.Fn.(*syntax.DotExpr).X))
 		}
 	case *Builtin:
 		if f.Pure {

@@ -134,7 +134,7 @@ func (r *Refiner) supposeCall(x, missing *syntax.CallExpr) (constant, bool) {
 func compared(op syntax.Token, a, b any) (constant, bool) {
 	equal := a == b
 	if a != nil && b != nil {
-		equal = SameLit(a, b)
+		equal = sameLit(a, b)
 	}
 	switch op {
 	case syntax.EQL:
@@ -142,7 +142,7 @@ func compared(op syntax.Token, a, b any) (constant, bool) {
 	case syntax.NEQ:
 		return constant{!equal}, true
 	}
-	x, y := Number(a), Number(b)
+	x, y := number(a), number(b)
 	if x == nil || y == nil {
 		return constant{}, false
 	}
@@ -168,7 +168,7 @@ func sure(name string, some bool) func(Type) Type {
 			if !ok || a.Role == Made {
 				return a
 			}
-			f.Presence = Required
+			f.Presence = required
 			if some {
 				f.Type = f.Type.NotNone()
 			}
@@ -182,7 +182,7 @@ func allSure(t Type) Type {
 	return t.NotNone().Replace(Dict, func(a *Atom) *Atom {
 		for _, f := range a.Fields {
 			if f.Presence == Optional && a.Role != Made {
-				f.Presence = Required
+				f.Presence = required
 				a = a.With(f)
 			}
 		}
@@ -248,7 +248,7 @@ func (r *Refiner) each(c *syntax.Comprehension, cond syntax.Expr, truth bool) {
 		r.doubtless(c)
 		return
 	}
-	elem := ElementOf(r.Type(over.X))
+	elem := elementOf(r.Type(over.X))
 	if !elem.Every(func(a *Atom) bool { return a.Lit != nil }) {
 		r.someOf(meter.Elements(over.X))
 		r.doubtless(c)

@@ -22,7 +22,7 @@ func (s *State) Clone() *State { return &State{Vars: maps.Clone(s.Vars), Dead: s
 func (s *State) Ended() *State { return &State{Vars: s.Vars, Dead: true} }
 
 // Join returns the state where two paths meet.
-func EnvJoin(a, b *State) *State {
+func envJoin(a, b *State) *State {
 	switch {
 	case a.Dead:
 		return b
@@ -45,16 +45,16 @@ func EnvJoin(a, b *State) *State {
 	return out
 }
 
-// Grown joins b into a for the next iteration of a loop, and reports whether a has changed. In the last rounds, types
+// grown joins b into a for the next iteration of a loop, and reports whether a has changed. In the last rounds, types
 // that still grow become Any.
-func Grown(a, b *State, widen bool) (*State, bool) {
+func grown(a, b *State, widen bool) (*State, bool) {
 	if b.Dead {
 		return a, false
 	}
 	if a.Dead {
 		return b, true
 	}
-	out, changed := EnvJoin(a, b), false
+	out, changed := envJoin(a, b), false
 	for k, t := range out.Vars {
 		old, ok := a.Vars[k]
 		if ok && Equal(old, t) {
@@ -198,11 +198,11 @@ func (e *Env) Literal(x syntax.Expr) (string, bool) {
 	return "", false
 }
 
-// Either returns the state where one of two conditions held. A doubt that only one of them removes is considered
+// either returns the state where one of two conditions held. A doubt that only one of them removes is considered
 // removed in both, since the script decided between them.
-func Either(a, b *State) *State {
+func either(a, b *State) *State {
 	if a.Dead || b.Dead {
-		return EnvJoin(a, b)
+		return envJoin(a, b)
 	}
 	x, y := a.Clone(), b.Clone()
 	inA, inB := false, false
@@ -218,7 +218,7 @@ func Either(a, b *State) *State {
 		inB = inB || some
 	}
 	if inA && inB {
-		return EnvJoin(x, y)
+		return envJoin(x, y)
 	}
-	return EnvJoin(a, b)
+	return envJoin(a, b)
 }

@@ -19,19 +19,19 @@ func (e *engine) eval(x syntax.Expr) Type {
 func (e *engine) compute(x syntax.Expr) Type {
 	switch x := x.(type) {
 	case *syntax.Literal:
-		return OperationLiteral(x)
+		return operationLiteral(x)
 	case *syntax.Ident:
 		return e.name(x)
 	case *syntax.ParenExpr:
 		return e.eval(x.X)
 	case *syntax.ListExpr:
-		return ListOf(e.joined(x.List))
+		return listOf(e.joined(x.List))
 	case *syntax.TupleExpr:
 		elems := make([]Type, len(x.List))
 		for i, el := range x.List {
 			elems[i] = e.eval(el)
 		}
-		return TupleOf(elems...)
+		return tupleOf(elems...)
 	case *syntax.DictExpr:
 		return e.dict(x)
 	case *syntax.UnaryExpr:
@@ -104,7 +104,7 @@ func (e *engine) dict(x *syntax.DictExpr) Type {
 // hashable reports a key that is not hashable.
 func (e *engine) hashable(at syntax.Expr, key Type) {
 	if key.Is(List, Dict, Set) {
-		e.report("index", at, "%s cannot be a key", Article(key))
+		e.report("index", at, "%s cannot be a key", article(key))
 	}
 }
 
@@ -126,7 +126,7 @@ func (e *engine) unary(x *syntax.UnaryExpr) Type {
 			}
 		}
 		if t.Is(Text, List, Dict, None, Bool) {
-			e.report("operand", x, "%s has no sign", Article(t))
+			e.report("operand", x, "%s has no sign", article(t))
 			return Any
 		}
 		return t.Widen()
@@ -147,7 +147,7 @@ func (e *engine) operation(x *syntax.BinaryExpr) Type {
 	if !e.env.Dead {
 		right = e.eval(x.Y)
 	}
-	e.env.State = EnvJoin(skip, e.env.State)
+	e.env.State = envJoin(skip, e.env.State)
 	if x.Op == syntax.AND {
 		return Join(left.Keep((*Atom).Falsy), right)
 	}
@@ -168,7 +168,7 @@ func (e *engine) conditional(x *syntax.CondExpr) Type {
 	if !e.env.Dead {
 		b = e.eval(x.False)
 	}
-	e.env.State = EnvJoin(yes, e.env.State)
+	e.env.State = envJoin(yes, e.env.State)
 	e.last[x.True], e.last[x.False] = a, b
 	return Join(a, b)
 }
@@ -191,7 +191,7 @@ func (e *engine) comprehension(x *syntax.Comprehension) Type {
 		e.hashable(entry.Key, key)
 		t = Of(&Atom{Kind: Dict, Open: true, Elem: e.eval(entry.Value), Role: Made})
 	} else {
-		t = ListOf(e.eval(x.Body))
+		t = listOf(e.eval(x.Body))
 	}
 	e.env.State = saved
 	return t
@@ -199,12 +199,12 @@ func (e *engine) comprehension(x *syntax.Comprehension) Type {
 
 // iterated is the type of the elements of a value.
 func (e *engine) iterated(at syntax.Expr, t Type) Type {
-	if t.Is(None, Bool, Int, Float, Text, Func, Struct, Duration, Time) {
-		e.report("index", at, "%s is not iterable", Article(t))
+	if t.Is(None, Bool, Int, Float, Text, Func, Struct, duration, Time) {
+		e.report("index", at, "%s is not iterable", article(t))
 		return Any
 	}
-	e.noneFor(at, t, OperationIterable)
-	return ElementOf(t)
+	e.noneFor(at, t, operationIterable)
+	return elementOf(t)
 }
 
 func (e *engine) slice(x *syntax.SliceExpr) Type {
@@ -212,32 +212,32 @@ func (e *engine) slice(x *syntax.SliceExpr) Type {
 	for _, p := range []syntax.Expr{x.Lo, x.Hi, x.Step} {
 		if p != nil {
 			if b := e.eval(p); b.Is(Text, Float, Dict, List) {
-				e.report("index", p, "a slice is from and to integers, not %s", Article(b))
+				e.report("index", p, "a slice is from and to integers, not %s", article(b))
 			}
 		}
 	}
 	if t.Is(None, Bool, Int, Float, Dict, Set, Struct, Func) {
-		e.report("index", x, "%s cannot be cut in slices", Article(t))
+		e.report("index", x, "%s cannot be cut in slices", article(t))
 		return Any
 	}
 	e.noneFor(x.X, t, func(a *Atom) bool {
-		return a.Kind == Text || a.Kind == List || a.Kind == Tuple || a.Kind == Bytes
+		return a.Kind == Text || a.Kind == List || a.Kind == tuple || a.Kind == Bytes
 	})
-	return t.Without(None).Widen().Replace(Tuple, func(a *Atom) *Atom {
-		return &Atom{Kind: Tuple, Elem: Any}
+	return t.Without(None).Widen().Replace(tuple, func(a *Atom) *Atom {
+		return &Atom{Kind: tuple, Elem: Any}
 	})
 }
 
 // noneFor warns about a value that may be None where None cannot be used, provided that its other types can.
 func (e *engine) noneFor(at syntax.Expr, t Type, can func(*Atom) bool) bool {
-	if t.IsAny() || !t.Some(UnexpectedNone) {
+	if t.IsAny() || !t.Some(unexpectedNone) {
 		return false
 	}
 	rest := t.Without(None)
 	if rest.IsNever() || !rest.Every(can) {
 		return false
 	}
-	e.warn("maybe-none", at, "%s may be None here", Describe(at))
+	e.warn("maybe-none", at, "%s may be None here", describe(at))
 	e.conds.Refine(at, func(t Type) Type { return t.Without(None) })
 	return true
 }

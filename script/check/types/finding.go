@@ -23,8 +23,8 @@ type FindingProblem struct {
 	Sure          bool   // Fix is a name, and the only likely one
 }
 
-// Article names a type in messages: a string, an integer or None.
-func Article(t Type) string {
+// article names a type in messages: a string, an integer or None.
+func article(t Type) string {
 	if t.IsAny() {
 		return "anything"
 	}
@@ -38,14 +38,14 @@ func Article(t Type) string {
 			names = append(names, name)
 		}
 	}
-	return List2(names, "or")
+	return list2(names, "or")
 }
 
-// Describe names an expression in messages: its last part, or all of it if it is short.
-func Describe(x syntax.Expr) string {
+// describe names an expression in messages: its last part, or all of it if it is short.
+func describe(x syntax.Expr) string {
 	switch x := x.(type) {
 	case *syntax.ParenExpr:
-		return Describe(x.X)
+		return describe(x.X)
 	case *syntax.Ident:
 		return x.Name
 	case *syntax.IndexExpr:
@@ -54,9 +54,9 @@ func Describe(x syntax.Expr) string {
 				return s
 			}
 		}
-		return Describe(x.X) + "[...]"
+		return describe(x.X) + "[...]"
 	case *syntax.DotExpr:
-		return Describe(x.X) + "." + x.Name.Name
+		return describe(x.X) + "." + x.Name.Name
 	case *syntax.CallExpr:
 		if dot, ok := x.Fn.(*syntax.DotExpr); ok && dot.Name.Name == "get" && len(x.Args) > 0 {
 			if lit, ok := x.Args[0].(*syntax.Literal); ok {
@@ -65,13 +65,13 @@ func Describe(x syntax.Expr) string {
 				}
 			}
 		}
-		return "the result of " + Describe(x.Fn)
+		return "the result of " + describe(x.Fn)
 	}
 	return "this"
 }
 
-// Meant returns the hint for a suggested name, and the name.
-func Meant(name string, names []string) (hint, near string) {
+// meant returns the hint for a suggested name, and the name.
+func meant(name string, names []string) (hint, near string) {
 	near = display.Nearest(name, names)
 	if near == "" || near == name {
 		return "", ""
@@ -79,33 +79,33 @@ func Meant(name string, names []string) (hint, near string) {
 	return "did you mean " + near + "?", near
 }
 
-// Plural returns a number of things: 1 value, 2 values.
-func Plural(n int, noun string) string {
+// plural returns a number of things: 1 value, 2 values.
+func plural(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
 	}
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// Quoted returns a name as a string literal of the script, "" for none.
-func Quoted(name string) string {
+// quoted returns a name as a string literal of the script, "" for none.
+func quoted(name string) string {
 	if name == "" {
 		return ""
 	}
 	return `"` + name + `"`
 }
 
-// Bare names a type without its article.
-func Bare(t Type) string {
-	return strings.NewReplacer("an ", "", "a ", "").Replace(Article(t))
+// bare names a type without its article.
+func bare(t Type) string {
+	return strings.NewReplacer("an ", "", "a ", "").Replace(article(t))
 }
 
-// Arguments returns how many arguments a function requires, with the names of its parameters.
-func Arguments(names []string) string {
+// arguments returns how many arguments a function requires, with the names of its parameters.
+func arguments(names []string) string {
 	if len(names) == 0 {
 		return "no arguments"
 	}
-	return Plural(len(names), "argument") + " (" + strings.Join(names, ", ") + ")"
+	return plural(len(names), "argument") + " (" + strings.Join(names, ", ") + ")"
 }
 
 // Seconds returns a duration as scripts write it: 1m30s for 90.

@@ -15,8 +15,8 @@ import (
 	"github.com/vmcp-dev/vmcp/script/internal/meter"
 )
 
-// Checker checks values against schemas.
-type Checker struct {
+// checker checks values against schemas.
+type checker struct {
 	// Type returns the type of an expression; Seen the one that was last computed for it, Never if none was.
 	Type, Seen func(syntax.Expr) Type
 	// Set reports whether a key may be set in some dict that the text does not show.
@@ -24,8 +24,8 @@ type Checker struct {
 	Report func(FindingProblem)
 }
 
-// Value is a value that is checked against a schema.
-type Value struct {
+// value is a value that is checked against a schema.
+type value struct {
 	Code    string      // of all problems; "" for those of arguments
 	Subject string      // the owner of the schema, for messages
 	Whole   syntax.Node // the node with which missing members are reported
@@ -35,11 +35,11 @@ type Value struct {
 	path    string
 }
 
-func (c *Checker) report(code string, n syntax.Node, format string, args ...any) {
+func (c *checker) report(code string, n syntax.Node, format string, args ...any) {
 	c.Report(FindingProblem{Code: code, Node: n, Message: fmt.Sprintf(format, args...)})
 }
 
-func (f Value) codeFor(code string) string {
+func (f value) codeFor(code string) string {
 	switch {
 	case f.Code != "":
 		return f.Code
@@ -50,7 +50,7 @@ func (f Value) codeFor(code string) string {
 }
 
 // name returns the name of the value in messages.
-func (f Value) name() string {
+func (f value) name() string {
 	switch {
 	case f.path != "":
 		return f.path
@@ -61,7 +61,7 @@ func (f Value) name() string {
 }
 
 // below returns a member of the value.
-func (f Value) below(name string) Value {
+func (f value) below(name string) value {
 	if f.path != "" {
 		name = f.path + "." + name
 	}
@@ -70,7 +70,7 @@ func (f Value) below(name string) Value {
 }
 
 // Check reports how a value does not fit a schema. x is the expression where it is written, or nil.
-func (c *Checker) Check(f Value, x syntax.Expr, t Type, s *Schema) {
+func (c *checker) Check(f value, x syntax.Expr, t Type, s *Schema) {
 	x = meter.Unparen(x)
 	if cond, ok := x.(*syntax.CondExpr); ok { // each branch separately
 		if a, b := c.Seen(cond.True), c.Seen(cond.False); !a.IsNever() && !b.IsNever() {
@@ -90,10 +90,10 @@ func (c *Checker) Check(f Value, x syntax.Expr, t Type, s *Schema) {
 		return
 	}
 	if len(s.Alternatives) == 0 && !s.Type.IsAny() && t.Every(func(a *Atom) bool {
-		return IsJSON(a) && !s.Type.Some(func(b *Atom) bool { return kindFits(a, b) })
+		return isJSON(a) && !s.Type.Some(func(b *Atom) bool { return kindFits(a, b) })
 	}) {
 		if f.Skip == "" || x != nil {
-			c.report(f.codeFor("argument-type"), at, "%s wants %s, this is %s", f.name(), wantedType(s), Article(t))
+			c.report(f.codeFor("argument-type"), at, "%s wants %s, this is %s", f.name(), wantedType(s), article(t))
 		}
 		return
 	}
@@ -118,7 +118,7 @@ func (c *Checker) Check(f Value, x syntax.Expr, t Type, s *Schema) {
 // kindFits reports whether a value of one kind may be valid for a schema of another.
 func kindFits(a, b *Atom) bool {
 	switch {
-	case a.Kind == Tuple:
+	case a.Kind == tuple:
 		return b.Kind == List
 	case a.Kind == Float && b.Kind == Int: // 2.0 is an integer in JSON Schema
 		f, known := a.Lit.(float64)
@@ -137,7 +137,7 @@ func wantedType(s *Schema) string {
 	if s.Type.Is(Int, Float) && s.Type.Has(Float) {
 		return "a number"
 	}
-	words := Article(s.Type)
+	words := article(s.Type)
 	words = strings.NewReplacer("an integer, a float", "a number", "an integer or a float", "a number", "a dict", "an object").Replace(words)
 	return words
 }
@@ -147,27 +147,27 @@ func enumText(values []any) string {
 	for _, v := range values {
 		s, ok := v.(string)
 		if !ok {
-			s = Show(v)
+			s = show(v)
 		}
 		list = append(list, s)
 	}
-	return List2(list, "or")
+	return list2(list, "or")
 }
 
 // noneValue warns about a value that may be None where the schema does not allow null.
-func (c *Checker) noneValue(f Value, x syntax.Expr, t Type, s *Schema) {
-	if x == nil || f.Output || !t.Some(UnexpectedNone) || s.Type.IsAny() || s.Type.Has(None) {
+func (c *checker) noneValue(f value, x syntax.Expr, t Type, s *Schema) {
+	if x == nil || f.Output || !t.Some(unexpectedNone) || s.Type.IsAny() || s.Type.Has(None) {
 		return
 	}
 	if rest := t.Without(None); rest.IsNever() || !rest.Every(func(a *Atom) bool { return s.Type.Some(func(b *Atom) bool { return kindFits(a, b) }) }) {
 		return
 	}
-	p := FindingProblem{Code: "maybe-none", Warning: true, Node: x, Message: fmt.Sprintf("%s may be None here, %s of %s wants %s", Describe(x), f.name(), f.Subject, wantedType(s)), Hint: "without_none({...}) leaves it out"}
+	p := FindingProblem{Code: "maybe-none", Warning: true, Node: x, Message: fmt.Sprintf("%s may be None here, %s of %s wants %s", describe(x), f.name(), f.Subject, wantedType(s)), Hint: "without_none({...}) leaves it out"}
 	c.Report(p)
 }
 
 // fitAlternatives reports a value whose kind fits none of the alternatives.
-func (c *Checker) fitAlternatives(f Value, at syntax.Node, t Type, s *Schema) {
+func (c *checker) fitAlternatives(f value, at syntax.Node, t Type, s *Schema) {
 	all := Never
 	for _, alt := range s.Alternatives {
 		all = Join(all, alt.Type)
@@ -176,14 +176,14 @@ func (c *Checker) fitAlternatives(f Value, at syntax.Node, t Type, s *Schema) {
 		return
 	}
 	if t.Every(func(a *Atom) bool {
-		return IsJSON(a) && !all.Some(func(b *Atom) bool { return kindFits(a, b) })
+		return isJSON(a) && !all.Some(func(b *Atom) bool { return kindFits(a, b) })
 	}) {
-		c.report(f.codeFor("argument-type"), at, "%s wants %s, this is %s", f.name(), wantedType(&Schema{Type: all}), Article(t))
+		c.report(f.codeFor("argument-type"), at, "%s wants %s, this is %s", f.name(), wantedType(&Schema{Type: all}), article(t))
 	}
 }
 
 // fitValues reports literals that the schema does not allow.
-func (c *Checker) fitValues(f Value, at syntax.Node, t Type, s *Schema) {
+func (c *checker) fitValues(f value, at syntax.Node, t Type, s *Schema) {
 	why := ""
 	if !t.Every(func(a *Atom) bool {
 		if a.Kind == None && s.Type.Has(None) {
@@ -198,7 +198,7 @@ func (c *Checker) fitValues(f Value, at syntax.Node, t Type, s *Schema) {
 		return
 	}
 	a := t.Atoms()[0]
-	p := FindingProblem{Code: f.codeFor("argument-value"), Node: at, Message: fmt.Sprintf("%s is %s, this is %s", f.name(), why, Show(a.Lit))}
+	p := FindingProblem{Code: f.codeFor("argument-value"), Node: at, Message: fmt.Sprintf("%s is %s, this is %s", f.name(), why, show(a.Lit))}
 	if text, ok := a.Lit.(string); ok && len(s.Enum) > 0 {
 		var names []string
 		for _, v := range s.Enum {
@@ -207,7 +207,7 @@ func (c *Checker) fitValues(f Value, at syntax.Node, t Type, s *Schema) {
 			}
 		}
 		if near := display.Nearest(text, names); near != "" {
-			p.Hint, p.Fix = fmt.Sprintf("did you mean %q?", near), Quoted(near)
+			p.Hint, p.Fix = fmt.Sprintf("did you mean %q?", near), quoted(near)
 		}
 	}
 	c.Report(p)
@@ -216,12 +216,12 @@ func (c *Checker) fitValues(f Value, at syntax.Node, t Type, s *Schema) {
 // valueProblem returns what a literal would have to be; "" if it is valid.
 func valueProblem(lit any, s *Schema) string {
 	if len(s.Enum) > 0 {
-		if slices.ContainsFunc(s.Enum, func(v any) bool { return SameLit(v, lit) }) {
+		if slices.ContainsFunc(s.Enum, func(v any) bool { return sameLit(v, lit) }) {
 			return ""
 		}
 		return enumText(s.Enum)
 	}
-	if n := Number(lit); n != nil {
+	if n := number(lit); n != nil {
 		switch {
 		case s.Min != nil && n.Cmp(s.Min) < 0:
 			return "at least " + s.Min.Text('g', -1)
@@ -237,16 +237,16 @@ func valueProblem(lit any, s *Schema) string {
 		n := utf8.RuneCountInString(text)
 		switch {
 		case s.MinLength != nil && n < *s.MinLength:
-			return "at least " + Plural(*s.MinLength, "character")
+			return "at least " + plural(*s.MinLength, "character")
 		case s.MaxLength != nil && n > *s.MaxLength:
-			return "at most " + Plural(*s.MaxLength, "character")
+			return "at most " + plural(*s.MaxLength, "character")
 		}
 	}
 	return ""
 }
 
 // fitDict checks the fields of a dict against the properties.
-func (c *Checker) fitDict(f Value, x syntax.Expr, at syntax.Node, a *Atom, s *Schema) {
+func (c *checker) fitDict(f value, x syntax.Expr, at syntax.Node, a *Atom, s *Schema) {
 	var missing []string
 	misspelt := map[string]bool{}
 	for _, field := range a.Fields {
@@ -257,7 +257,7 @@ func (c *Checker) fitDict(f Value, x syntax.Expr, at syntax.Node, a *Atom, s *Sc
 	for _, p := range s.Props {
 		field, has := a.Field(p.Name)
 		switch {
-		case has && (field.Presence == Required || field.Value != nil):
+		case has && (field.Presence == required || field.Value != nil):
 			c.Check(f.below(p.Name), valueAt(x, field), field.Type, p.Schema)
 		case !has && p.Required && !p.Default && !a.Open && (a.Role == Made || f.Output) && p.Name != f.Skip && !c.Set(p.Name) && !misspelt[p.Name]:
 			missing = append(missing, p.Name)
@@ -303,8 +303,8 @@ func valueAt(x syntax.Expr, field Field) syntax.Expr {
 }
 
 // lacks reports missing members, once for a position.
-func (c *Checker) lacks(f Value, x syntax.Expr, at syntax.Node, missing []string) {
-	list := List2(missing, "and")
+func (c *checker) lacks(f value, x syntax.Expr, at syntax.Node, missing []string) {
+	list := list2(missing, "and")
 	if f.path == "" && !f.Output {
 		word := "the argument"
 		if len(missing) > 1 {
@@ -319,7 +319,7 @@ func (c *Checker) lacks(f Value, x syntax.Expr, at syntax.Node, missing []string
 	c.report(f.codeFor("argument-missing"), at, "%s also needs %s", f.name(), list)
 }
 
-func (c *Checker) unknownField(f Value, x syntax.Expr, at syntax.Node, field Field, s *Schema, near string) {
+func (c *checker) unknownField(f value, x syntax.Expr, at syntax.Node, field Field, s *Schema, near string) {
 	if field.Key != nil {
 		at = field.Key
 	} else if x == nil {
@@ -335,7 +335,7 @@ func (c *Checker) unknownField(f Value, x syntax.Expr, at syntax.Node, field Fie
 		p.Message = fmt.Sprintf("%s has no argument %q", f.Subject, field.Name)
 	}
 	if near != "" && !hasFieldNamed(s, field.Name) {
-		p.Hint, p.Fix, p.Sure = "did you mean "+near+"?", Quoted(near), display.Only(field.Name, s.Names())
+		p.Hint, p.Fix, p.Sure = "did you mean "+near+"?", quoted(near), display.Only(field.Name, s.Names())
 		if !f.Output {
 			p.Hint = fmt.Sprintf("did you mean %q?", near)
 		}
@@ -348,14 +348,14 @@ func (c *Checker) unknownField(f Value, x syntax.Expr, at syntax.Node, field Fie
 func hasFieldNamed(s *Schema, name string) bool { _, ok := s.Prop(name); return ok }
 
 // fitList checks the elements of a list against their schema.
-func (c *Checker) fitList(f Value, x syntax.Expr, a *Atom, s *Schema) {
+func (c *checker) fitList(f value, x syntax.Expr, a *Atom, s *Schema) {
 	list := meter.Elements(x)
 	if _, isList := x.(*syntax.ListExpr); isList {
 		switch {
 		case s.MinItems != nil && len(list) < *s.MinItems:
-			c.report(f.codeFor("argument-value"), x, "%s has at least %s, this has %d", f.name(), Plural(*s.MinItems, "element"), len(list))
+			c.report(f.codeFor("argument-value"), x, "%s has at least %s, this has %d", f.name(), plural(*s.MinItems, "element"), len(list))
 		case s.MaxItems != nil && len(list) > *s.MaxItems:
-			c.report(f.codeFor("argument-value"), x, "%s has at most %s, this has %d", f.name(), Plural(*s.MaxItems, "element"), len(list))
+			c.report(f.codeFor("argument-value"), x, "%s has at most %s, this has %d", f.name(), plural(*s.MaxItems, "element"), len(list))
 		}
 	}
 	if s.Items == nil {

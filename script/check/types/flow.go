@@ -88,7 +88,7 @@ type engine struct {
 	frame    *frame
 	env      Env     // state at the present point
 	conds    Refiner // of env
-	fits     Checker
+	fits     checker
 	mute     int // > 0: problems are not reported, since the types in a loop may still change
 	work     int
 	types    map[syntax.Expr]Type
@@ -126,7 +126,7 @@ func Follow(u *Unit, w *World) *Result {
 	e := &engine{World: w, root: u, modules: map[*Unit]*module{}, types: map[syntax.Expr]Type{}, last: map[syntax.Expr]Type{},
 		seen: map[syntax.Node]bool{}, funcs: map[syntax.Node]*function{}}
 	e.conds = Refiner{Env: &e.env, Type: e.quiet}
-	e.fits = Checker{Type: e.quiet, Seen: e.recorded, Set: e.isWild, Report: e.say}
+	e.fits = checker{Type: e.quiet, Seen: e.recorded, Set: e.isWild, Report: e.say}
 	e.module(u)
 	for i := range u.Entries {
 		e.follow(&u.Entries[i])

@@ -12,7 +12,7 @@ import (
 )
 
 // callMethod is the type of a call of a method.
-func (e *engine) callMethod(x *syntax.CallExpr, b *Bound, args []Argument) Type {
+func (e *engine) callMethod(x *syntax.CallExpr, b *bound, args []Argument) Type {
 	m := b.Method
 	dot, _ := meter.Unparen(x.Fn).(*syntax.DotExpr)
 	spread := slices.ContainsFunc(args, func(a Argument) bool { return a.Spread })
@@ -20,13 +20,13 @@ func (e *engine) callMethod(x *syntax.CallExpr, b *Bound, args []Argument) Type 
 	if dot != nil {
 		name = dot.Name.Name
 	}
-	positional := Positional(args)
+	positional := positional(args)
 	if !spread && (len(positional) < m.Min || m.Max >= 0 && len(positional) > m.Max) {
-		want := Plural(m.Min, "argument")
+		want := plural(m.Min, "argument")
 		if m.Max != m.Min {
-			want = "at most " + Plural(m.Max, "argument")
+			want = "at most " + plural(m.Max, "argument")
 			if len(positional) < m.Min {
-				want = "at least " + Plural(m.Min, "argument")
+				want = "at least " + plural(m.Min, "argument")
 			}
 		}
 		e.report("call-arity", x, "%s wants %s, has %d", name, want, len(positional))
@@ -45,8 +45,8 @@ func (e *engine) callMethod(x *syntax.CallExpr, b *Bound, args []Argument) Type 
 }
 
 // methodGives is the result of a method. A key that may be set elsewhere in the text has an unknown type.
-func (e *engine) methodGives(b *Bound, args []Argument) Type {
-	if b.Method == MethodOf(Dict, "get") {
+func (e *engine) methodGives(b *bound, args []Argument) Type {
+	if b.Method == methodOf(Dict, "get") {
 		if name, ok := args[0].Type.Text(); ok && e.isWild(name) {
 			return Any
 		}
@@ -55,12 +55,12 @@ func (e *engine) methodGives(b *Bound, args []Argument) Type {
 }
 
 // methodArguments reports arguments of the wrong type.
-func (e *engine) methodArguments(x *syntax.CallExpr, dot *syntax.DotExpr, b *Bound, positional, args []Argument) {
+func (e *engine) methodArguments(x *syntax.CallExpr, dot *syntax.DotExpr, b *bound, positional, args []Argument) {
 	name := dot.Name.Name
 	if b.Method.Kinds != nil {
 		for _, a := range positional {
-			if a.Type.Every(func(t *Atom) bool { return IsJSON(t) && !slices.Contains(b.Method.Kinds, t.Kind) }) {
-				e.report("builtin-value", a.Expr, "%s wants %s, this is %s", name, "a string", Article(a.Type))
+			if a.Type.Every(func(t *Atom) bool { return isJSON(t) && !slices.Contains(b.Method.Kinds, t.Kind) }) {
+				e.report("builtin-value", a.Expr, "%s wants %s, this is %s", name, "a string", article(a.Type))
 			} else if !slices.Contains(b.Method.Kinds, None) {
 				e.noneFor(a.Expr, a.Type, func(t *Atom) bool { return slices.Contains(b.Method.Kinds, t.Kind) })
 			}
@@ -73,12 +73,12 @@ func (e *engine) methodArguments(x *syntax.CallExpr, dot *syntax.DotExpr, b *Bou
 		e.formatCall(x, dot, b, positional, args)
 	case b.On.Kind == Text && (name == "split" || name == "replace" || name == "find") && len(positional) > 0:
 		if positional[0].Type.Is(Int, Float, List, Dict, Bool) {
-			e.report("builtin-value", positional[0].Expr, "%s wants a string, this is %s", name, Article(positional[0].Type))
+			e.report("builtin-value", positional[0].Expr, "%s wants a string, this is %s", name, article(positional[0].Type))
 		} else if name == "replace" && positional[1].Type.Is(Int, Float, List, Dict, Bool, None) {
-			e.report("builtin-value", positional[1].Expr, "%s wants a string, this is %s", name, Article(positional[1].Type))
+			e.report("builtin-value", positional[1].Expr, "%s wants a string, this is %s", name, article(positional[1].Type))
 		}
 	case b.On.Kind == List && name == "extend" && positional[0].Type.Is(Int, Text, None, Float, Bool):
-		e.report("index", positional[0].Expr, "%s is not iterable", Article(positional[0].Type))
+		e.report("index", positional[0].Expr, "%s is not iterable", article(positional[0].Type))
 	case b.On.Kind == Dict && name == "get":
 		e.gotten(positional[0], len(positional) > 1, b.On)
 	}
@@ -90,14 +90,14 @@ func (e *engine) joins(a Argument) {
 		e.report("builtin-value", a.Expr, "join wants a list of strings, this is a string")
 		return
 	}
-	elem := ElementOf(a.Type)
-	wrong := func(t *Atom) bool { return t.Kind != Text && t.Kind != Opaque }
+	elem := elementOf(a.Type)
+	wrong := func(t *Atom) bool { return t.Kind != Text && t.Kind != opaque }
 	if !elem.IsNever() && elem.Every(wrong) {
 		e.say(FindingProblem{Code: "builtin-value", Node: a.Expr, Message: "join wants strings, these are " + elem.Widen().String(), Hint: "write [str(x) for x in ...]"})
 		return
 	}
-	if elem.Some(UnexpectedNone) && elem.Has(Text) && len(elem.Widen().Atoms()) == 2 {
-		e.warn("maybe-none", a.Expr, "an element of %s may be None here", Describe(a.Expr))
+	if elem.Some(unexpectedNone) && elem.Has(Text) && len(elem.Widen().Atoms()) == 2 {
+		e.warn("maybe-none", a.Expr, "an element of %s may be None here", describe(a.Expr))
 	}
 }
 
@@ -110,14 +110,14 @@ func (e *engine) gotten(key Argument, fallback bool, on *Atom) {
 	if _, has := on.Field(name); has {
 		return
 	}
-	if _, near := Meant(name, on.Names()); fallback && !display.Slip(name, near) {
+	if _, near := meant(name, on.Names()); fallback && !display.Slip(name, near) {
 		return // some members of the union may have it
 	}
 	e.noField(key.Expr, on, name)
 }
 
 // formatCall reports "{}".format(...) with too few values, or with names that are not given.
-func (e *engine) formatCall(x *syntax.CallExpr, dot *syntax.DotExpr, b *Bound, positional, args []Argument) {
+func (e *engine) formatCall(x *syntax.CallExpr, dot *syntax.DotExpr, b *bound, positional, args []Argument) {
 	s, ok := b.On.Lit.(string)
 	if !ok {
 		return
@@ -154,7 +154,7 @@ func (e *engine) formatCall(x *syntax.CallExpr, dot *syntax.DotExpr, b *Bound, p
 		if field == "" {
 			next++
 		} else if !isDigits(field) {
-			if _, has := Named(args, field); !has {
+			if _, has := named(args, field); !has {
 				e.report("format", x, "the format has {%s}, which is not given", field)
 				return
 			}
@@ -163,7 +163,7 @@ func (e *engine) formatCall(x *syntax.CallExpr, dot *syntax.DotExpr, b *Bound, p
 		}
 	}
 	if !numbered && next > len(positional) {
-		e.report("format", x, "the format wants %s, has %d", Plural(next, "value"), len(positional))
+		e.report("format", x, "the format wants %s, has %d", plural(next, "value"), len(positional))
 	}
 }
 

@@ -12,9 +12,9 @@ func (e *engine) wants(x *syntax.CallExpr, n *Native, a Argument) {
 	if a.Name != "" || a.Spread {
 		return
 	}
-	known := func(a *Atom) bool { return a.Kind != Opaque && a.Kind != Iterable }
+	known := func(a *Atom) bool { return a.Kind != opaque && a.Kind != Iterable }
 	if a.Type.Every(func(a *Atom) bool { return known(a) && !n.Wants(a) }) {
-		e.report("builtin-value", a.Expr, "%s wants %s, this is %s", Describe(x.Fn), n.Word, Article(a.Type))
+		e.report("builtin-value", a.Expr, "%s wants %s, this is %s", describe(x.Fn), n.Word, article(a.Type))
 		return
 	}
 	e.noneFor(a.Expr, a.Type, n.Wants)
@@ -38,18 +38,18 @@ func (e *engine) wanted(x *syntax.CallExpr, n *Native, args []Argument) {
 
 // callNative is the type of a call of a function of the language.
 func (e *engine) callNative(x *syntax.CallExpr, n *Native, args []Argument) Type {
-	positional, spread := len(Positional(args)), false
+	positional, spread := len(positional(args)), false
 	for _, a := range args {
 		spread = spread || a.Spread
 		if a.Name != "" && n.Keywords != "*" && !strings.Contains(" "+n.Keywords+" ", " "+a.Name+" ") {
 			names := strings.Fields(n.Keywords)
-			hint, near := Meant(a.Name, names)
+			hint, near := meant(a.Name, names)
 			e.say(FindingProblem{Code: "call-keyword", Node: keywordAt(x, a.Name), Message: fmt.Sprintf("%s has no parameter %s", n.Name, a.Name), Hint: hint, Fix: near})
 			return e.nativeGives(n, nil)
 		}
 	}
 	if !spread && (positional < n.Min || n.Max >= 0 && positional > n.Max) {
-		want := Plural(n.Min, "argument")
+		want := plural(n.Min, "argument")
 		if n.Max != n.Min {
 			want = fmt.Sprintf("%d to %d arguments", n.Min, n.Max)
 		}
@@ -85,13 +85,13 @@ func (e *engine) compares(n *Native, args []Argument) bool {
 	if len(args) == 0 {
 		return true
 	}
-	positional := Positional(args)
+	positional := positional(args)
 	if one := n.Max != 1 && len(positional) == 1; one && positional[0].Type.Is(Int, Float, None, Bool) {
-		e.report("builtin-value", positional[0].Expr, "this wants a list, or several values; it is %s", Article(positional[0].Type))
+		e.report("builtin-value", positional[0].Expr, "this wants a list, or several values; it is %s", article(positional[0].Type))
 		return false
 	}
 	elem := Compared(args)
-	key, ok := Named(args, "key")
+	key, ok := named(args, "key")
 	switch {
 	case !ok && n.Max == 1:
 		e.sortable(args[0].Expr, elem)
@@ -104,6 +104,6 @@ func (e *engine) compares(n *Native, args []Argument) bool {
 // sortable reports values that cannot be compared with each other.
 func (e *engine) sortable(at syntax.Expr, t Type) {
 	if t.Is(Dict) || t.Is(Struct) {
-		e.say(FindingProblem{Code: "operand", Node: at, Message: Article(t) + " cannot be compared with another", Hint: "sorted(..., key = lambda x: ...)"})
+		e.say(FindingProblem{Code: "operand", Node: at, Message: article(t) + " cannot be compared with another", Hint: "sorted(..., key = lambda x: ...)"})
 	}
 }

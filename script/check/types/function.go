@@ -130,7 +130,7 @@ func (e *engine) end(fn *function) {
 			if !e.frame.returns.IsNever() {
 				at = fn.body[len(fn.body)-1]
 			}
-			e.report("return-missing", at, "returns None here, output wants %s", Article(output.Type))
+			e.report("return-missing", at, "returns None here, output wants %s", article(output.Type))
 		}
 	}
 	e.frame.returns = Join(e.frame.returns, Of(none))
@@ -152,7 +152,7 @@ func (e *engine) chained(body []syntax.Stmt) bool {
 // bind sets the parameters to the arguments of a call.
 func (e *engine) bind(fn *function, args []Argument) {
 	spread := args == nil || slices.ContainsFunc(args, func(a Argument) bool { return a.Spread })
-	position, positional := 0, Positional(args)
+	position, positional := 0, positional(args)
 	for _, p := range fn.params {
 		switch p := p.(type) {
 		case *syntax.Ident:
@@ -168,7 +168,7 @@ func (e *engine) bind(fn *function, args []Argument) {
 			if id, ok := p.X.(*syntax.Ident); ok {
 				if p.Op == syntax.STAR {
 					position = len(positional)
-					e.set(id, Kinds(Tuple))
+					e.set(id, Kinds(tuple))
 				} else {
 					e.set(id, Kinds(Dict))
 				}
@@ -209,7 +209,7 @@ func (e *engine) callFunction(x *syntax.CallExpr, fn *function, args []Argument)
 
 // leaked forgets what is known of arguments that a function may change or keep.
 func (e *engine) leaked(fn *function, args []Argument) {
-	positional := Positional(args)
+	positional := positional(args)
 	for i, p := range fn.params {
 		id, ok := p.(*syntax.Ident)
 		if b, isDefault := p.(*syntax.BinaryExpr); isDefault {
@@ -238,14 +238,14 @@ func (e *engine) arity(x *syntax.CallExpr, fn *function, args []Argument) bool {
 	if slices.ContainsFunc(args, func(a Argument) bool { return a.Spread }) {
 		return true
 	}
-	positional := Positional(args)
+	positional := positional(args)
 	if most >= 0 && len(positional) > most {
-		e.report("call-arity", x, "%s wants %s, has %d", fn.name, Arguments(names), len(positional))
+		e.report("call-arity", x, "%s wants %s, has %d", fn.name, arguments(names), len(positional))
 		return false
 	}
 	for _, a := range args {
 		if a.Name != "" && !kwargs && !slices.Contains(names, a.Name) {
-			hint, near := Meant(a.Name, names)
+			hint, near := meant(a.Name, names)
 			e.say(FindingProblem{Code: "call-keyword", Node: keywordAt(x, a.Name), Message: fmt.Sprintf("%s has no parameter %s", fn.name, a.Name), Hint: hint, Fix: near, Sure: display.Only(a.Name, names)})
 			return false
 		}
@@ -256,7 +256,7 @@ func (e *engine) arity(x *syntax.CallExpr, fn *function, args []Argument) bool {
 	}
 	for i, name := range required {
 		if name != "" && i >= len(positional) && !slices.ContainsFunc(args, func(a Argument) bool { return a.Name == name }) {
-			e.report("call-arity", x, "%s wants %s, has %d", fn.name, Arguments(names), len(args))
+			e.report("call-arity", x, "%s wants %s, has %d", fn.name, arguments(names), len(args))
 			return false
 		}
 	}
@@ -331,8 +331,8 @@ func (e *engine) results(fn Type, at syntax.Node, args ...Type) Type {
 func (e *engine) wrongCallback(at syntax.Node, f *function, n int) {
 	names, _, _, _ := signature(f.params)
 	if n == 0 {
-		e.report("call-arity", at, "%s wants %s, and is called without any", f.name, Arguments(names))
+		e.report("call-arity", at, "%s wants %s, and is called without any", f.name, arguments(names))
 		return
 	}
-	e.report("call-arity", at, "%s wants %s, and is called with %d", f.name, Arguments(names), n)
+	e.report("call-arity", at, "%s wants %s, and is called with %d", f.name, arguments(names), n)
 }

@@ -90,7 +90,7 @@ func merge(a, b *Atom) *Atom {
 			return b
 		}
 		return a
-	case Duration, Time, Range, Opaque:
+	case duration, Time, Range, opaque:
 		return a
 	case Bool, Int, Float, Text, Bytes:
 		switch {
@@ -98,7 +98,7 @@ func merge(a, b *Atom) *Atom {
 			return a
 		case b.Lit == nil:
 			return b
-		case SameLit(a.Lit, b.Lit):
+		case sameLit(a.Lit, b.Lit):
 			return a
 		}
 		return nil
@@ -107,7 +107,7 @@ func merge(a, b *Atom) *Atom {
 			return nil
 		}
 		return &Atom{Kind: a.Kind, Name: a.Name, Elem: Join(a.Elem, b.Elem)}
-	case Tuple:
+	case tuple:
 		return mergeTuples(a, b)
 	case Dict, Struct:
 		return mergeFields(a, b)
@@ -123,7 +123,7 @@ func mergeTuples(a, b *Atom) *Atom {
 	if !a.Sized || !b.Sized || len(a.Elems) != len(b.Elems) {
 		return nil
 	}
-	m := &Atom{Kind: Tuple, Sized: true, Elems: make([]Type, len(a.Elems))}
+	m := &Atom{Kind: tuple, Sized: true, Elems: make([]Type, len(a.Elems))}
 	for i := range a.Elems {
 		m.Elems[i] = Join(a.Elems[i], b.Elems[i])
 	}
@@ -163,7 +163,7 @@ func tagged(a, b *Atom) bool {
 	for _, f := range a.Fields {
 		x := f.Type.Only()
 		g, _ := b.Field(f.Name)
-		if y := g.Type.Only(); x != nil && y != nil && x.Lit != nil && y.Lit != nil && !SameLit(x.Lit, y.Lit) {
+		if y := g.Type.Only(); x != nil && y != nil && x.Lit != nil && y.Lit != nil && !sameLit(x.Lit, y.Lit) {
 			return true
 		}
 	}
@@ -172,13 +172,13 @@ func tagged(a, b *Atom) bool {
 
 func mergeField(f, g Field, both bool) Field {
 	if !both {
-		if f.Presence == Required {
-			f.Presence = Maybe
+		if f.Presence == required {
+			f.Presence = maybe
 		}
 		return f
 	}
 	f.Type = Join(f.Type, g.Type)
-	if f.Presence == Required || g.Presence == Optional {
+	if f.Presence == required || g.Presence == Optional {
 		f.Presence = g.Presence
 	}
 	if f.Key != g.Key || f.Value != g.Value {
@@ -213,7 +213,7 @@ func equalAtoms(a, b *Atom, depth int) bool {
 		len(a.Fields) != len(b.Fields) || len(a.Elems) != len(b.Elems) || (a.Lit == nil) != (b.Lit == nil) {
 		return false
 	}
-	if a.Lit != nil && !SameLit(a.Lit, b.Lit) || !equal(a.Elem, b.Elem, depth) {
+	if a.Lit != nil && !sameLit(a.Lit, b.Lit) || !equal(a.Elem, b.Elem, depth) {
 		return false
 	}
 	for i, e := range a.Elems {

@@ -4,14 +4,14 @@ import (
 	"slices"
 )
 
-// Bound is a method of a value.
-type Bound struct {
+// bound is a method of a value.
+type bound struct {
 	On     *Atom
-	Method *Method
+	Method *method
 }
 
-// Method is a method of a kind of values.
-type Method struct {
+// method is a method of a kind of values.
+type method struct {
 	Min, Max int  // arguments; Max -1: any number
 	Pure     bool // it changes nothing
 	Gives    func(on *Atom, args []Argument) Type
@@ -29,38 +29,38 @@ func noValue(*Atom, []Argument) Type {
 }
 
 func listOfText(*Atom, []Argument) Type {
-	return ListOf(Kinds(Text))
+	return listOf(Kinds(Text))
 }
 
-var methods map[Kind]map[string]*Method
+var methods map[Kind]map[string]*method
 
 func init() {
 	text := []Kind{Text}
-	textMethods := map[string]*Method{
+	textMethods := map[string]*method{
 		"format": {0, -1, true, methodGives(Text), nil, nil},
 		"join":   {1, 1, true, methodGives(Text), nil, nil},
 		"split":  {0, 2, true, listOfText, nil, nil}, "rsplit": {0, 2, true, listOfText, nil, nil}, "splitlines": {0, 1, true, listOfText, nil, nil},
 		"replace": {2, 3, true, methodGives(Text), nil, nil},
 		"count":   {1, 3, true, methodGives(Int), nil, nil}, "elem_ords": {0, 0, true, methodGives(Iterable), nil, nil},
-		"startswith": {1, 3, true, methodGives(Bool), nil, []Kind{Text, Tuple, Int, None}},
-		"endswith":   {1, 3, true, methodGives(Bool), nil, []Kind{Text, Tuple, Int, None}},
+		"startswith": {1, 3, true, methodGives(Bool), nil, []Kind{Text, tuple, Int, None}},
+		"endswith":   {1, 3, true, methodGives(Bool), nil, []Kind{Text, tuple, Int, None}},
 		"partition":  {1, 1, true, threeTexts, nil, text}, "rpartition": {1, 1, true, threeTexts, nil, text},
 		"removeprefix": {1, 1, true, methodGives(Text), nil, text}, "removesuffix": {1, 1, true, methodGives(Text), nil, text},
 		"elems": {0, 0, true, iterText, nil, nil}, "codepoints": {0, 0, true, iterText, nil, nil}, "codepoint_ords": {0, 0, true, methodGives(Iterable), nil, nil},
 	}
 	for _, name := range []string{"find", "rfind", "index", "rindex"} {
-		textMethods[name] = &Method{1, 3, true, methodGives(Int), nil, nil}
+		textMethods[name] = &method{1, 3, true, methodGives(Int), nil, nil}
 	}
 	for _, name := range []string{"lower", "upper", "title", "capitalize"} {
-		textMethods[name] = &Method{0, 0, true, methodGives(Text), nil, nil}
+		textMethods[name] = &method{0, 0, true, methodGives(Text), nil, nil}
 	}
 	for _, name := range []string{"strip", "lstrip", "rstrip"} {
-		textMethods[name] = &Method{0, 1, true, methodGives(Text), nil, append(text, None)}
+		textMethods[name] = &method{0, 1, true, methodGives(Text), nil, append(text, None)}
 	}
 	for _, name := range []string{"isalnum", "isalpha", "isdigit", "islower", "isspace", "istitle", "isupper"} {
-		textMethods[name] = &Method{0, 0, true, methodGives(Bool), nil, nil}
+		textMethods[name] = &method{0, 0, true, methodGives(Bool), nil, nil}
 	}
-	methods = map[Kind]map[string]*Method{
+	methods = map[Kind]map[string]*method{
 		Text: textMethods,
 		List: {
 			"append": {1, 1, false, noValue, appended, nil}, "extend": {1, 1, false, noValue, extended, nil},
@@ -72,7 +72,7 @@ func init() {
 			"get": {1, 2, true, dictGet, nil, nil}, "keys": {0, 0, true, dictKeys, nil, nil}, "values": {0, 0, true, dictValues, nil, nil},
 			"items": {0, 0, true, dictItems, nil, nil}, "update": {0, -1, false, noValue, dictUpdated, nil},
 			"setdefault": {1, 2, false, dictSetDefault, dictDefaulted, nil}, "pop": {1, 2, false, dictPop, dictLoosened, nil},
-			"popitem": {0, 0, false, methodGives(Tuple), dictLoosened, nil}, "clear": {0, 0, false, noValue, dictLoosened, nil},
+			"popitem": {0, 0, false, methodGives(tuple), dictLoosened, nil}, "clear": {0, 0, false, noValue, dictLoosened, nil},
 		},
 		Set: {
 			"add": {1, 1, false, noValue, nil, nil}, "remove": {1, 1, false, noValue, nil, nil}, "discard": {1, 1, false, noValue, nil, nil},
@@ -87,11 +87,11 @@ func init() {
 
 func threeTexts(*Atom, []Argument) Type {
 	t := Kinds(Text)
-	return TupleOf(t, t, t)
+	return tupleOf(t, t, t)
 }
 
 func iterText(*Atom, []Argument) Type {
-	return IterableOf(Kinds(Text))
+	return iterableOf(Kinds(Text))
 }
 
 func elementMethod(on *Atom, _ []Argument) Type {
@@ -101,8 +101,8 @@ func elementMethod(on *Atom, _ []Argument) Type {
 	return on.Elem
 }
 
-// MethodOf returns a method of a kind of values, or nil.
-func MethodOf(k Kind, name string) *Method { return methods[k][name] }
+// methodOf returns a method of a kind of values, or nil.
+func methodOf(k Kind, name string) *method { return methods[k][name] }
 
 // MethodNames returns the methods of a kind of values, sorted.
 func MethodNames(k Kind) (names []string) {
@@ -113,8 +113,8 @@ func MethodNames(k Kind) (names []string) {
 	return names
 }
 
-// Habit returns a hint for a method of other languages, or "".
-func Habit(k Kind, name string) string {
+// habit returns a hint for a method of other languages, or "".
+func habit(k Kind, name string) string {
 	length := "did you mean len(...)?"
 	switch {
 	case slices.Contains([]string{"size", "length", "len", "count"}, name):
@@ -163,7 +163,7 @@ func extended(a *Atom, args []Argument) *Atom {
 	if len(args) == 0 {
 		return a
 	}
-	return &Atom{Kind: List, Elem: Join(a.Elem, ElementOf(args[0].Type))}
+	return &Atom{Kind: List, Elem: Join(a.Elem, elementOf(args[0].Type))}
 }
 
 func dictGet(on *Atom, args []Argument) Type {
@@ -180,7 +180,7 @@ func dictGet(on *Atom, args []Argument) Type {
 	}
 	f, has := on.Field(name)
 	switch {
-	case has && f.Presence == Required:
+	case has && f.Presence == required:
 		return f.Type
 	case has && f.Presence == Optional:
 		return Join(f.Type, fallback)
@@ -191,11 +191,11 @@ func dictGet(on *Atom, args []Argument) Type {
 }
 
 func dictKeys(on *Atom, _ []Argument) Type {
-	return ListOf(KeysOf(on))
+	return listOf(keysOf(on))
 }
 
 func dictValues(on *Atom, _ []Argument) Type {
-	return ListOf(valuesOf(on))
+	return listOf(valuesOf(on))
 }
 
 func valuesOf(on *Atom) Type {
@@ -213,7 +213,7 @@ func valuesOf(on *Atom) Type {
 }
 
 func dictItems(on *Atom, _ []Argument) Type {
-	return ListOf(TupleOf(KeysOf(on), valuesOf(on)))
+	return listOf(tupleOf(keysOf(on), valuesOf(on)))
 }
 
 func dictUpdated(a *Atom, args []Argument) *Atom {
@@ -227,7 +227,7 @@ func dictUpdated(a *Atom, args []Argument) *Atom {
 		if other == nil || other.Kind != Dict || arg.Spread {
 			return &Atom{Kind: Dict, Open: true, Elem: Any}
 		}
-		t := Merged(out, other)
+		t := merged(out, other)
 		if out = t.Only(); out == nil {
 			return &Atom{Kind: Dict, Open: true, Elem: Any}
 		}
@@ -265,8 +265,8 @@ func listLoosened(a *Atom, _ []Argument) *Atom {
 	return &Atom{Kind: List, Elem: a.Elem}
 }
 
-// Member returns the type of a member of a time or a duration; ok is false when it has none of the name.
-func Member(k Kind, name string) (t Type, ok bool) {
+// member returns the type of a member of a time or a duration; ok is false when it has none of the name.
+func member(k Kind, name string) (t Type, ok bool) {
 	if k == Time {
 		return timeMember(name)
 	}

@@ -42,7 +42,7 @@ func (r *Refiner) Narrow(x syntax.Expr, truth bool) {
 		r.Refine(x, truthy(truth))
 		r.narrowNamed(x, truth)
 	case *syntax.Literal:
-		if a := OperationLiteral(x).Only(); a != nil && (truth && !a.Truthy() || !truth && !a.Falsy()) {
+		if a := operationLiteral(x).Only(); a != nil && (truth && !a.Truthy() || !truth && !a.Falsy()) {
 			r.Env.End()
 		}
 	case *syntax.CallExpr:
@@ -116,7 +116,7 @@ func (r *Refiner) narrowBoth(x *syntax.BinaryExpr, truth bool) {
 	r.Env.State = other
 	r.Narrow(x.X, !truth)
 	r.Narrow(x.Y, truth)
-	r.Env.State = Either(first, r.Env.State)
+	r.Env.State = either(first, r.Env.State)
 }
 
 // narrowEqual narrows by x == y or x != y.
@@ -138,7 +138,7 @@ func sameValue(a, value *Atom) bool {
 	if a.Kind == None || value.Kind == None {
 		return a.Kind == value.Kind
 	}
-	return a.Lit != nil && SameLit(a.Lit, value.Lit)
+	return a.Lit != nil && sameLit(a.Lit, value.Lit)
 }
 
 // only returns the part of t that can be equal to a value.
@@ -175,7 +175,7 @@ func typeOfCall(x syntax.Expr) (syntax.Expr, bool) {
 }
 
 var typeNames = map[string]Kind{"NoneType": None, "bool": Bool, "int": Int, "float": Float, "string": Text,
-	"bytes": Bytes, "list": List, "tuple": Tuple, "set": Set, "dict": Dict, "struct": Struct,
+	"bytes": Bytes, "list": List, "tuple": tuple, "set": Set, "dict": Dict, "struct": Struct,
 	"function": Func, "builtin_function_or_method": Func, "range": Range}
 
 func (r *Refiner) narrowType(x, name syntax.Expr, equal bool) {
@@ -263,7 +263,7 @@ func present(a *Atom, name string, there bool) *Atom {
 	f, ok := a.Field(name)
 	switch {
 	case ok && there:
-		f.Presence = Required
+		f.Presence = required
 		return a.With(f)
 	case there && !ok && (a.Open || a.Role != Made):
 		return a.With(Field{Name: name, Type: a.Unnamed()})
@@ -338,12 +338,12 @@ func (r *Refiner) refineGet(g get, f func(Type) Type) {
 			}
 			left := f(field.Type)
 			switch {
-			case field.Presence != Required && !absent.IsNever():
+			case field.Presence != required && !absent.IsNever():
 				return a // the field may still be missing
 			case left.IsNever():
 				return nil
 			}
-			field.Type, field.Presence = left, Required
+			field.Type, field.Presence = left, required
 			return a.With(field)
 		})
 	})
@@ -381,7 +381,7 @@ func (r *Refiner) Refine(x syntax.Expr, f func(Type) Type) {
 // refineElement narrows an element of a tuple.
 func (r *Refiner) refineElement(x *syntax.IndexExpr, n int, f func(Type) Type) {
 	r.Refine(x.X, func(t Type) Type {
-		return t.Replace(Tuple, func(a *Atom) *Atom {
+		return t.Replace(tuple, func(a *Atom) *Atom {
 			if !a.Sized || n >= len(a.Elems) {
 				return a
 			}
@@ -405,6 +405,6 @@ func refined(a *Atom, name string, f func(Type) Type) *Atom {
 	if field.Type.IsNever() {
 		return nil
 	}
-	field.Presence = Required
+	field.Presence = required
 	return a.With(field)
 }

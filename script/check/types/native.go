@@ -31,14 +31,14 @@ var Natives map[string]*Native
 func init() {
 	Natives = map[string]*Native{
 		"abs":       {Min: 1, Max: 1, Gives: firstWiden, Wants: isNumeric, Word: "a number", Pure: true},
-		"all":       {Min: 1, Max: 1, Gives: fixed(Bool), Wants: OperationIterable, Word: "a list", Pure: true},
-		"any":       {Min: 1, Max: 1, Gives: fixed(Bool), Wants: OperationIterable, Word: "a list", Pure: true},
+		"all":       {Min: 1, Max: 1, Gives: fixed(Bool), Wants: operationIterable, Word: "a list", Pure: true},
+		"any":       {Min: 1, Max: 1, Gives: fixed(Bool), Wants: operationIterable, Word: "a list", Pure: true},
 		"bool":      {Min: 0, Max: 1, Gives: fixed(Bool), Pure: true},
 		"bytes":     {Min: 1, Max: 1, Gives: fixed(Bytes)},
 		"chr":       {Min: 1, Max: 1, Gives: fixed(Text), Wants: isInteger, Word: "an integer", Pure: true},
 		"dict":      {Min: 0, Max: 1, Keywords: "*", Gives: makeDict, Pure: true},
-		"dir":       {Min: 1, Max: 1, Gives: func([]Argument) Type { return ListOf(Kinds(Text)) }, Pure: true},
-		"enumerate": {Min: 1, Max: 2, Keywords: "start", Gives: enumerated, Wants: OperationIterable, Word: "a list", Pure: true},
+		"dir":       {Min: 1, Max: 1, Gives: func([]Argument) Type { return listOf(Kinds(Text)) }, Pure: true},
+		"enumerate": {Min: 1, Max: 2, Keywords: "start", Gives: enumerated, Wants: operationIterable, Word: "a list", Pure: true},
 		"fail":      {Min: 0, Max: -1, Keywords: "sep", Gives: anything, Ends: true},
 		"float":     {Min: 0, Max: 1, Gives: fixed(Float), Wants: isConvertible, Word: "a number or a string", Pure: true},
 		"getattr":   {Min: 2, Max: 3, Gives: anything, Pure: true},
@@ -46,18 +46,18 @@ func init() {
 		"hash":      {Min: 1, Max: 1, Gives: fixed(Int), Pure: true},
 		"int":       {Min: 0, Max: 2, Keywords: "base", Gives: fixed(Int), Wants: isConvertible, Word: "a number or a string", Pure: true},
 		"len":       {Min: 1, Max: 1, Gives: fixed(Int), Wants: sized, Word: "a string, list or dict", Pure: true},
-		"list":      {Min: 0, Max: 1, Gives: makeList, Wants: OperationIterable, Word: "a list", Pure: true},
+		"list":      {Min: 0, Max: 1, Gives: makeList, Wants: operationIterable, Word: "a list", Pure: true},
 		"max":       {Min: 1, Max: -1, Keywords: "key", Gives: extreme, Compares: true, Pure: true},
 		"min":       {Min: 1, Max: -1, Keywords: "key", Gives: extreme, Compares: true, Pure: true},
 		"ord":       {Min: 1, Max: 1, Gives: fixed(Int), Pure: true},
 		"print":     {Min: 0, Max: -1, Keywords: "sep", Gives: fixed(None)},
 		"range":     {Min: 1, Max: 3, Gives: fixed(Range), Wants: isInteger, Word: "integers", Every: true, Pure: true},
 		"repr":      {Min: 1, Max: 1, Gives: fixed(Text), Pure: true},
-		"reversed":  {Min: 1, Max: 1, Gives: makeList, Wants: OperationIterable, Word: "a list", Pure: true},
-		"set":       {Min: 0, Max: 1, Gives: makeSet, Wants: OperationIterable, Word: "a list", Pure: true},
-		"sorted":    {Min: 1, Max: 1, Keywords: "key reverse", Gives: makeList, Compares: true, Wants: OperationIterable, Word: "a list", Pure: true},
+		"reversed":  {Min: 1, Max: 1, Gives: makeList, Wants: operationIterable, Word: "a list", Pure: true},
+		"set":       {Min: 0, Max: 1, Gives: makeSet, Wants: operationIterable, Word: "a list", Pure: true},
+		"sorted":    {Min: 1, Max: 1, Keywords: "key reverse", Gives: makeList, Compares: true, Wants: operationIterable, Word: "a list", Pure: true},
 		"str":       {Min: 1, Max: 1, Gives: makeText, Pure: true},
-		"tuple":     {Min: 0, Max: 1, Gives: func([]Argument) Type { return Of(&Atom{Kind: Tuple, Elem: Any}) }, Wants: OperationIterable, Word: "a list", Pure: true},
+		"tuple":     {Min: 0, Max: 1, Gives: func([]Argument) Type { return Of(&Atom{Kind: tuple, Elem: Any}) }, Wants: operationIterable, Word: "a list", Pure: true},
 		"type":      {Min: 1, Max: 1, Gives: fixed(Text), Pure: true},
 		"zip":       {Min: 0, Max: -1, Gives: zipped, Pure: true},
 	}
@@ -66,13 +66,13 @@ func init() {
 	}
 }
 
-func isNumeric(a *Atom) bool { return IsNumber(a.Kind) }
+func isNumeric(a *Atom) bool { return isNumber(a.Kind) }
 func isInteger(a *Atom) bool { return a.Kind == Int }
 func isConvertible(a *Atom) bool {
-	return IsNumber(a.Kind) || a.Kind == Text || a.Kind == Bool
+	return isNumber(a.Kind) || a.Kind == Text || a.Kind == Bool
 }
 func sized(a *Atom) bool {
-	return OperationIterable(a) && a.Kind != Iterable || a.Kind == Text
+	return operationIterable(a) && a.Kind != Iterable || a.Kind == Text
 }
 
 func firstWiden(args []Argument) Type {
@@ -86,14 +86,14 @@ func firstElement(args []Argument) Type {
 	if len(args) == 0 || args[0].Name != "" {
 		return Any
 	}
-	return ElementOf(args[0].Type)
+	return elementOf(args[0].Type)
 }
 
 func makeList(args []Argument) Type {
 	if args != nil && len(args) == 0 {
-		return ListOf(Never)
+		return listOf(Never)
 	}
-	return ListOf(firstElement(args))
+	return listOf(firstElement(args))
 }
 
 func makeSet(args []Argument) Type {
@@ -119,7 +119,7 @@ func makeDict(args []Argument) Type {
 		case a.Name != "":
 			out = out.With(Field{Name: a.Name, Type: a.Type, Value: a.Expr})
 		case a.Type.Is(Dict) && a.Type.Only() != nil:
-			t, _ := OperationOf(syntax.PIPE, out, a.Type.Only())
+			t, _ := operationOf(syntax.PIPE, out, a.Type.Only())
 			if out = t.Only(); out == nil {
 				return Kinds(Dict)
 			}
@@ -131,7 +131,7 @@ func makeDict(args []Argument) Type {
 }
 
 func enumerated(args []Argument) Type {
-	return ListOf(TupleOf(Kinds(Int), firstElement(args)))
+	return listOf(tupleOf(Kinds(Int), firstElement(args)))
 }
 
 func zipped(args []Argument) Type {
@@ -140,16 +140,16 @@ func zipped(args []Argument) Type {
 	}
 	var elems []Type
 	for _, a := range args {
-		elems = append(elems, ElementOf(a.Type))
+		elems = append(elems, elementOf(a.Type))
 	}
-	return ListOf(TupleOf(elems...))
+	return listOf(tupleOf(elems...))
 }
 
 // Compared returns the type of what sorted, max and min compare: the elements of one argument, or several arguments.
 func Compared(args []Argument) Type {
-	positional := Positional(args)
+	positional := positional(args)
 	if len(positional) == 1 {
-		return ElementOf(positional[0].Type)
+		return elementOf(positional[0].Type)
 	}
 	t := Never
 	for _, a := range positional[min(1, len(positional)):] {

@@ -10,25 +10,25 @@ import (
 	"go.starlark.net/syntax"
 )
 
-// Some reports whether an operand is valid with some member of the other side.
-func Some(op syntax.Token, a *Atom, other Type, swapped bool) bool {
+// some reports whether an operand is valid with some member of the other side.
+func some(op syntax.Token, a *Atom, other Type, swapped bool) bool {
 	return other.Some(func(b *Atom) bool {
 		if swapped {
-			_, ok := OperationOf(op, b, a)
+			_, ok := operationOf(op, b, a)
 			return ok
 		}
-		_, ok := OperationOf(op, a, b)
+		_, ok := operationOf(op, a, b)
 		return ok
 	})
 }
 
-// Unknown returns the result of an operator when one side is not known.
-func Unknown(op syntax.Token, left, right Type) Type {
+// unknown returns the result of an operator when one side is not known.
+func unknown(op syntax.Token, left, right Type) Type {
 	if op == syntax.LT || op == syntax.LE || op == syntax.GT || op == syntax.GE {
 		return Kinds(Bool)
 	}
 	if op == syntax.SLASH {
-		return Kinds(Float, Duration)
+		return Kinds(Float, duration)
 	}
 	if op == syntax.PLUS && (left.Is(Text) || right.Is(Text)) {
 		return Kinds(Text)
@@ -37,11 +37,11 @@ func Unknown(op syntax.Token, left, right Type) Type {
 }
 
 // Of returns the result of an operator for two kinds; ok is false when it fails.
-func OperationOf(op syntax.Token, a, b *Atom) (Type, bool) {
-	numbers := IsNumber(a.Kind) && IsNumber(b.Kind)
+func operationOf(op syntax.Token, a, b *Atom) (Type, bool) {
+	numbers := isNumber(a.Kind) && isNumber(b.Kind)
 	integers := a.Kind == Int && b.Kind == Int
 	result := func(k ...Kind) (Type, bool) { return Kinds(k...), true }
-	if a.Kind == Opaque || b.Kind == Opaque || a.Kind == Iterable && a.Name != "" {
+	if a.Kind == opaque || b.Kind == opaque || a.Kind == Iterable && a.Name != "" {
 		return Any, true
 	}
 	switch op {
@@ -53,20 +53,20 @@ func OperationOf(op syntax.Token, a, b *Atom) (Type, bool) {
 			return arithmetic(a, b), true
 		case a.Kind == Set && b.Kind == Set:
 			return Of(a), true
-		case a.Kind == Time && b.Kind == Time, a.Kind == Duration && b.Kind == Duration:
-			return result(Duration)
-		case a.Kind == Time && b.Kind == Duration:
+		case a.Kind == Time && b.Kind == Time, a.Kind == duration && b.Kind == duration:
+			return result(duration)
+		case a.Kind == Time && b.Kind == duration:
 			return result(Time)
 		}
 	case syntax.STAR:
 		return times(a, b)
 	case syntax.SLASH:
-		if numbers || a.Kind == Duration && b.Kind == Duration {
+		if numbers || a.Kind == duration && b.Kind == duration {
 			return result(Float)
 		}
-		return Kinds(Duration), a.Kind == Duration && IsNumber(b.Kind)
+		return Kinds(duration), a.Kind == duration && isNumber(b.Kind)
 	case syntax.SLASHSLASH, syntax.PERCENT:
-		if a.Kind == Duration {
+		if a.Kind == duration {
 			return Any, true
 		}
 		return arithmetic(a, b), numbers
@@ -74,7 +74,7 @@ func OperationOf(op syntax.Token, a, b *Atom) (Type, bool) {
 		return Kinds(Bool), ordered(a, b, numbers)
 	case syntax.PIPE:
 		if a.Kind == Dict && b.Kind == Dict {
-			return Merged(a, b), true
+			return merged(a, b), true
 		}
 		fallthrough
 	case syntax.AMP, syntax.CIRCUMFLEX:
@@ -88,8 +88,8 @@ func OperationOf(op syntax.Token, a, b *Atom) (Type, bool) {
 	return Any, false
 }
 
-// IsNumber reports whether a kind is numeric.
-func IsNumber(k Kind) bool { return k == Int || k == Float }
+// isNumber reports whether a kind is numeric.
+func isNumber(k Kind) bool { return k == Int || k == Float }
 
 func arithmetic(a, b *Atom) Type {
 	if a.Kind == Int && b.Kind == Int {
@@ -100,13 +100,13 @@ func arithmetic(a, b *Atom) Type {
 
 func plus(a, b *Atom) (Type, bool) {
 	switch {
-	case IsNumber(a.Kind) && IsNumber(b.Kind):
+	case isNumber(a.Kind) && isNumber(b.Kind):
 		return arithmetic(a, b), true
 	case a.Kind != b.Kind:
-		return Kinds(Time), a.Kind == Time && b.Kind == Duration || a.Kind == Duration && b.Kind == Time
+		return Kinds(Time), a.Kind == Time && b.Kind == duration || a.Kind == duration && b.Kind == Time
 	}
 	switch a.Kind {
-	case Text, Bytes, Duration:
+	case Text, Bytes, duration:
 		s, okA := a.Lit.(string)
 		t, okB := b.Lit.(string)
 		if okA && okB && len(s)+len(t) < 200 {
@@ -114,34 +114,34 @@ func plus(a, b *Atom) (Type, bool) {
 		}
 		return Kinds(a.Kind), true
 	case List:
-		return ListOf(Join(a.Elem, b.Elem)), true
-	case Tuple:
+		return listOf(Join(a.Elem, b.Elem)), true
+	case tuple:
 		if a.Sized && b.Sized {
-			return TupleOf(slices.Concat(a.Elems, b.Elems)...), true
+			return tupleOf(slices.Concat(a.Elems, b.Elems)...), true
 		}
-		return Kinds(Tuple), true
+		return Kinds(tuple), true
 	}
 	return Any, false
 }
 
 func times(a, b *Atom) (Type, bool) {
-	if IsNumber(a.Kind) && IsNumber(b.Kind) {
+	if isNumber(a.Kind) && isNumber(b.Kind) {
 		return arithmetic(a, b), true
 	}
-	if a.Kind == Int || a.Kind == Float && b.Kind == Duration {
+	if a.Kind == Int || a.Kind == Float && b.Kind == duration {
 		a, b = b, a
 	}
 	switch {
-	case a.Kind == Duration && IsNumber(b.Kind):
-		return Kinds(Duration), true
+	case a.Kind == duration && isNumber(b.Kind):
+		return Kinds(duration), true
 	case b.Kind != Int:
 		return Any, false
 	case a.Kind == Text, a.Kind == Bytes:
 		return Kinds(a.Kind), true
 	case a.Kind == List:
 		return Of(a), true
-	case a.Kind == Tuple:
-		return Kinds(Tuple), true
+	case a.Kind == tuple:
+		return Kinds(tuple), true
 	}
 	return Any, false
 }
@@ -161,14 +161,14 @@ func ordered(a, b *Atom, numbers bool) bool {
 	return true
 }
 
-// Merged returns a | b for dicts.
-func Merged(a, b *Atom) Type {
+// merged returns a | b for dicts.
+func merged(a, b *Atom) Type {
 	if a.Role != Made && !a.Declared || b.Role != Made && !b.Declared {
 		return Kinds(Dict)
 	}
 	out := &Atom{Kind: Dict, Role: Made, Open: a.Open || b.Open, Elem: Join(a.Elem, b.Elem), Fields: slices.Clone(a.Fields)}
 	for _, f := range b.Fields {
-		if f.Presence != Required {
+		if f.Presence != required {
 			if old, ok := out.Field(f.Name); ok {
 				f.Type, f.Presence = Join(f.Type, old.Type), old.Presence
 			}
@@ -177,15 +177,15 @@ func Merged(a, b *Atom) Type {
 	}
 	for i := range out.Fields {
 		if out.Fields[i].Presence == Optional {
-			out.Fields[i].Presence = Maybe
+			out.Fields[i].Presence = maybe
 		}
 	}
 	out.Base = nil
 	return Of(out)
 }
 
-// Verbs parses a format of the % operator. Starlark has %s, %r and the like only, without widths.
-func Verbs(s string) (verbs []byte, keyed bool, bad string) {
+// verbs parses a format of the % operator. Starlark has %s, %r and the like only, without widths.
+func verbs(s string) (verbs []byte, keyed bool, bad string) {
 	for i := 0; i < len(s); i++ {
 		if s[i] != '%' {
 			continue
@@ -216,16 +216,16 @@ func Verbs(s string) (verbs []byte, keyed bool, bad string) {
 }
 
 // Iterable reports whether a value can be iterated over.
-func OperationIterable(a *Atom) bool {
+func operationIterable(a *Atom) bool {
 	switch a.Kind {
-	case List, Tuple, Set, Dict, Iterable, Range, Bytes:
+	case List, tuple, Set, Dict, Iterable, Range, Bytes:
 		return true
 	}
 	return false
 }
 
-// ElementOf returns the type of the elements of an iterable.
-func ElementOf(t Type) Type {
+// elementOf returns the type of the elements of an iterable.
+func elementOf(t Type) Type {
 	if t.IsAny() {
 		return Any
 	}
@@ -236,7 +236,7 @@ func ElementOf(t Type) Type {
 			out = Join(out, a.Elem)
 		case Range:
 			out = Join(out, Kinds(Int))
-		case Tuple:
+		case tuple:
 			if !a.Sized {
 				return Any
 			}
@@ -244,7 +244,7 @@ func ElementOf(t Type) Type {
 				out = Join(out, el)
 			}
 		case Dict:
-			out = Join(out, KeysOf(a))
+			out = Join(out, keysOf(a))
 		case None:
 		default:
 			return Any
@@ -253,8 +253,8 @@ func ElementOf(t Type) Type {
 	return out
 }
 
-// KeysOf returns the type of the keys of a dict: strings when it comes from JSON.
-func KeysOf(a *Atom) Type {
+// keysOf returns the type of the keys of a dict: strings when it comes from JSON.
+func keysOf(a *Atom) Type {
 	switch {
 	case a.Role != Made && len(a.Fields) > 0:
 		return Kinds(Text)
@@ -269,7 +269,7 @@ func KeysOf(a *Atom) Type {
 }
 
 // Literal returns the type of a literal.
-func OperationLiteral(x *syntax.Literal) Type {
+func operationLiteral(x *syntax.Literal) Type {
 	switch v := x.Value.(type) {
 	case string:
 		if x.Token == syntax.BYTES {

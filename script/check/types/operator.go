@@ -27,13 +27,13 @@ func (e *engine) binary(x *syntax.BinaryExpr, left, right Type) Type {
 		}
 	}
 	if left.IsAny() || right.IsAny() || left.IsNever() || right.IsNever() {
-		return Unknown(x.Op, left, right)
+		return unknown(x.Op, left, right)
 	}
 	out, fits := Never, false
-	noneLeft, noneRight := left.Some(UnexpectedNone), right.Some(UnexpectedNone)
+	noneLeft, noneRight := left.Some(unexpectedNone), right.Some(unexpectedNone)
 	for _, a := range left.Atoms() {
 		for _, b := range right.Atoms() {
-			if t, ok := OperationOf(x.Op, a, b); ok {
+			if t, ok := operationOf(x.Op, a, b); ok {
 				out, fits = Join(out, t), true
 			}
 		}
@@ -43,10 +43,10 @@ func (e *engine) binary(x *syntax.BinaryExpr, left, right Type) Type {
 		return Never
 	}
 	if noneLeft && !left.Is(None) {
-		e.noneFor(x.X, left, func(a *Atom) bool { return Some(x.Op, a, right, false) })
+		e.noneFor(x.X, left, func(a *Atom) bool { return some(x.Op, a, right, false) })
 	}
 	if noneRight && !right.Is(None) {
-		e.noneFor(x.Y, right, func(b *Atom) bool { return Some(x.Op, b, left, true) })
+		e.noneFor(x.Y, right, func(b *Atom) bool { return some(x.Op, b, left, true) })
 	}
 	return out
 }
@@ -55,7 +55,7 @@ var operatorWords = map[syntax.Token]string{syntax.LT: "<", syntax.LE: "<=", syn
 
 // operandProblem reports operands that never fit.
 func (e *engine) operandProblem(x *syntax.BinaryExpr, left, right Type) {
-	p := FindingProblem{Code: "operand", Node: x, Message: fmt.Sprintf("%s %s %s", Bare(left), x.Op, Bare(right))}
+	p := FindingProblem{Code: "operand", Node: x, Message: fmt.Sprintf("%s %s %s", bare(left), x.Op, bare(right))}
 	switch {
 	case x.Op == syntax.PLUS && left.Is(Text) && !right.Is(None):
 		p.Hint = "use str(...)"
@@ -90,23 +90,23 @@ func (e *engine) inSet(at syntax.Expr, t Type, v *Atom) {
 		all = append(all, a.Set...)
 		return a.Set != nil
 	})
-	if !closed || slices.ContainsFunc(all, func(x any) bool { return SameLit(x, v.Lit) }) {
+	if !closed || slices.ContainsFunc(all, func(x any) bool { return sameLit(x, v.Lit) }) {
 		return
 	}
 	var shown, names []string
 	for _, x := range all {
 		s, ok := x.(string)
 		if !ok {
-			s = Show(x)
+			s = show(x)
 		}
 		if !slices.Contains(shown, s) {
 			shown, names = append(shown, s), append(names, s)
 		}
 	}
-	p := FindingProblem{Code: "never-equal", Warning: true, Node: at, Message: fmt.Sprintf("this is %s, never %s", List2(shown, "or"), Show(v.Lit))}
+	p := FindingProblem{Code: "never-equal", Warning: true, Node: at, Message: fmt.Sprintf("this is %s, never %s", list2(shown, "or"), show(v.Lit))}
 	if s, ok := v.Lit.(string); ok {
 		if near := display.Nearest(s, names); near != "" {
-			p.Hint, p.Fix = fmt.Sprintf("did you mean %q?", near), Quoted(near)
+			p.Hint, p.Fix = fmt.Sprintf("did you mean %q?", near), quoted(near)
 		}
 	}
 	e.say(p)
@@ -115,14 +115,14 @@ func (e *engine) inSet(at syntax.Expr, t Type, v *Atom) {
 // membership checks x in y.
 func (e *engine) membership(x *syntax.BinaryExpr, left, right Type) {
 	if right.Is(None, Bool, Int, Float, Func, Struct) {
-		e.report("operand", x, "%s in %s is not possible", Bare(left), Bare(right))
+		e.report("operand", x, "%s in %s is not possible", bare(left), bare(right))
 		return
 	}
 	if right.Is(Text) && left.Is(Int, Float, List, Dict, Bool) {
-		e.report("operand", x, "%s in string is not possible", Bare(left))
+		e.report("operand", x, "%s in string is not possible", bare(left))
 		return
 	}
-	e.noneFor(x.Y, right, func(a *Atom) bool { return OperationIterable(a) || a.Kind == Text })
+	e.noneFor(x.Y, right, func(a *Atom) bool { return operationIterable(a) || a.Kind == Text })
 	for _, el := range meter.Elements(x.Y) {
 		if v := e.quiet(el).Only(); v != nil && v.Lit != nil && v.Set == nil {
 			e.inSet(el, left, v)
@@ -136,7 +136,7 @@ func (e *engine) format(x *syntax.BinaryExpr, left, right Type) {
 	if !ok || right.IsAny() || right.IsNever() {
 		return
 	}
-	verbs, keyed, bad := Verbs(text)
+	verbs, keyed, bad := verbs(text)
 	if bad != "" {
 		e.report("format", x.X, "%s", bad)
 		return
@@ -146,19 +146,19 @@ func (e *engine) format(x *syntax.BinaryExpr, left, right Type) {
 	}
 	a := right.Only()
 	values := []Type{right}
-	if a != nil && a.Kind == Tuple {
+	if a != nil && a.Kind == tuple {
 		if !a.Sized {
 			return
 		}
 		values = a.Elems
-	} else if right.Has(Tuple) {
+	} else if right.Has(tuple) {
 		return
 	}
 	if len(values) != len(verbs) {
 		if a != nil && a.Kind == Dict && len(verbs) == 0 {
 			return
 		}
-		e.report("format", x, "the format wants %s, has %d", Plural(len(verbs), "value"), len(values))
+		e.report("format", x, "the format wants %s, has %d", plural(len(verbs), "value"), len(values))
 		return
 	}
 	exprs := meter.Elements(x.Y)
@@ -178,16 +178,16 @@ func (e *engine) formatted(at syntax.Expr, verb byte, v Type) {
 		if v.Is(Text) && verb == 'c' {
 			return
 		}
-		if v.Is(Text, None, List, Dict, Tuple, Bool) {
-			e.report("format", at, "%%%c wants an integer, this is %s", verb, Article(v))
+		if v.Is(Text, None, List, Dict, tuple, Bool) {
+			e.report("format", at, "%%%c wants an integer, this is %s", verb, article(v))
 			return
 		}
-		e.noneFor(at, v, func(a *Atom) bool { return IsNumber(a.Kind) })
+		e.noneFor(at, v, func(a *Atom) bool { return isNumber(a.Kind) })
 	case 'e', 'f', 'g', 'E', 'F', 'G':
-		if v.Is(Text, None, List, Dict, Tuple, Bool) {
-			e.report("format", at, "%%%c wants a number, this is %s", verb, Article(v))
+		if v.Is(Text, None, List, Dict, tuple, Bool) {
+			e.report("format", at, "%%%c wants a number, this is %s", verb, article(v))
 			return
 		}
-		e.noneFor(at, v, func(a *Atom) bool { return IsNumber(a.Kind) })
+		e.noneFor(at, v, func(a *Atom) bool { return isNumber(a.Kind) })
 	}
 }

@@ -51,12 +51,12 @@ func (t Type) NotNone() Type {
 	return t
 }
 
-// UnexpectedNone reports whether an atom is a None that the script did not write itself.
-func UnexpectedNone(a *Atom) bool { return a.Kind == None && a.Role != Made }
+// unexpectedNone reports whether an atom is a None that the script did not write itself.
+func unexpectedNone(a *Atom) bool { return a.Kind == None && a.Role != Made }
 
-// IsJSON reports whether the JSON form of an atom's value is known.
-func IsJSON(a *Atom) bool {
-	return slices.Contains([]Kind{None, Bool, Int, Float, Text, List, Dict, Tuple}, a.Kind)
+// isJSON reports whether the JSON form of an atom's value is known.
+func isJSON(a *Atom) bool {
+	return slices.Contains([]Kind{None, Bool, Int, Float, Text, List, Dict, tuple}, a.Kind)
 }
 
 // Unnamed returns the type under keys that are not fields.
@@ -95,7 +95,7 @@ func (a *Atom) Store(key, value Type, keyAt, valueAt syntax.Expr) *Atom {
 	for _, name := range names {
 		f, has := out.Field(name)
 		if !has {
-			f = Field{Name: name, Presence: Maybe, Key: keyAt}
+			f = Field{Name: name, Presence: maybe, Key: keyAt}
 		}
 		f.Type, f.Value = Join(f.Type, value), nil
 		out = out.With(f)

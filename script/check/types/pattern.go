@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// GroupsName is the name of the tuple of the groups of a match.
-const GroupsName = "groups"
+// groupsName is the name of the tuple of the groups of a match.
+const groupsName = "groups"
 
-// PatternProblem returns the message for a pattern that cannot be compiled.
-func PatternProblem(text string, err error) string {
+// patternProblem returns the message for a pattern that cannot be compiled.
+func patternProblem(text string, err error) string {
 	for _, part := range []struct{ in, what string }{
 		{"(?=", "lookahead"}, {"(?!", "lookahead"}, {"(?<=", "lookbehind"}, {"(?<!", "lookbehind"}, {"(?>", "atomic groups"},
 	} {
@@ -26,13 +26,13 @@ func PatternProblem(text string, err error) string {
 	return strings.Replace(err.Error(), "error parsing regexp: ", "invalid pattern: ", 1)
 }
 
-// Match returns the result of a search for a pattern.
-func Match(pattern Type) Type {
-	groups, named := Of(&Atom{Kind: Tuple, Elem: Any}), Kinds(Dict)
+// match returns the result of a search for a pattern.
+func match(pattern Type) Type {
+	groups, named := Of(&Atom{Kind: tuple, Elem: Any}), Kinds(Dict)
 	text := Kinds(Text)
 	if s, ok := pattern.Text(); ok {
 		if re, err := syntax.Parse(s, syntax.Perl); err == nil {
-			t := &Atom{Kind: Tuple, Sized: true, Name: GroupsName}
+			t := &Atom{Kind: tuple, Sized: true, Name: groupsName}
 			always := alwaysIn(re)
 			for i := 1; i <= re.MaxCap(); i++ {
 				if always[i] {
@@ -90,23 +90,23 @@ func alwaysIn(re *syntax.Regexp) map[int]bool {
 	return in
 }
 
-// Found returns the result of findall: strings, or tuples of groups.
-func Found(pattern Type) Type {
+// found returns the result of findall: strings, or tuples of groups.
+func found(pattern Type) Type {
 	s, ok := pattern.Text()
 	re, err := regexp.Compile(s)
 	if !ok || err != nil {
-		return ListOf(Any)
+		return listOf(Any)
 	}
 	n := re.NumSubexp()
 	if n == 0 {
-		return ListOf(Kinds(Text))
+		return listOf(Kinds(Text))
 	}
 	if n == 1 {
-		return ListOf(Any)
+		return listOf(Any)
 	}
 	elems := make([]Type, n)
 	for i := range elems {
 		elems[i] = Any
 	}
-	return ListOf(Of(&Atom{Kind: Tuple, Sized: true, Elems: elems, Name: GroupsName}))
+	return listOf(Of(&Atom{Kind: tuple, Sized: true, Elems: elems, Name: groupsName}))
 }

@@ -7,10 +7,10 @@ import (
 // Parse parses Builtin.Returns: "text", "list of text", "time"; anything else is anything.
 func Parse(s string) Type {
 	if elem, ok := strings.CutPrefix(s, "list of "); ok {
-		return ListOf(Parse(elem))
+		return listOf(Parse(elem))
 	}
 	k, ok := map[string]Kind{"text": Text, "integer": Int, "float": Float, "bool": Bool, "none": None, "list": List,
-		"dict": Dict, "time": Time, "duration": Duration, "result": Opaque}[s]
+		"dict": Dict, "time": Time, "duration": duration, "result": opaque}[s]
 	switch {
 	case s == "number":
 		return Kinds(Int, Float)
@@ -22,8 +22,8 @@ func Parse(s string) Type {
 	return Kinds(k)
 }
 
-// Outcome is the result of try_call_tool for a tool with that output.
-func Outcome(output Type) Type {
+// outcome is the result of try_call_tool for a tool with that output.
+func outcome(output Type) Type {
 	none := Of(&Atom{Kind: None, Role: Output})
 	text := Kinds(Text)
 	const name = "the result of try_call_tool"
@@ -41,14 +41,14 @@ func Outcome(output Type) Type {
 // failures are the kinds of builtins.ToolError.
 var failures = []any{"invalid_input", "invalid_output", "tool", "timeout", "unavailable", "unknown", "denied", "not_found"}
 
-// Ran is the result of testing.run. Its fields depend on the fakes.
-var Ran = Of(&Atom{Kind: Struct, Name: "the result of testing.run", Fields: []Field{
+// ran is the result of testing.run. Its fields depend on the fakes.
+var ran = Of(&Atom{Kind: Struct, Name: "the result of testing.run", Fields: []Field{
 	{Name: "ok", Type: Kinds(Bool)}, {Name: "output", Type: Any}, {Name: "content", Type: Any},
 	{Name: "error", Type: Any}, {Name: "kind", Type: Any},
 }})
 
-// Answer is the answer to a question, for a form with that content.
-func Answer(content Type) Type {
+// answer is the answer to a question, for a form with that content.
+func answer(content Type) Type {
 	none := Of(&Atom{Kind: None, Role: Output})
 	const name = "the answer of elicit"
 	action := func(s string) Type {
@@ -62,16 +62,16 @@ func Answer(content Type) Type {
 
 var actions = []any{"accept", "decline", "cancel"}
 
-// Caller is the result of caller().
-var Caller = func() Type {
-	text, list := Kinds(Text), ListOf(Kinds(Text))
+// caller is the result of caller().
+var caller = func() Type {
+	text, list := Kinds(Text), listOf(Kinds(Text))
 	a := &Atom{Kind: Dict, Role: Output, Name: "caller()", Declared: true}
 	a.Fields = []Field{{Name: "subject", Type: text}, {Name: "issuer", Type: text}, {Name: "groups", Type: list}, {Name: "scopes", Type: list}, {Name: "client", Type: text}}
 	return Of(a)
 }()
 
-// Compact returns a dict without its entries that are None.
-func Compact(t Type) Type {
+// compact returns a dict without its entries that are None.
+func compact(t Type) Type {
 	return t.Replace(Dict, func(a *Atom) *Atom {
 		if a.Role != Made {
 			return &Atom{Kind: Dict, Open: true, Elem: Any}
@@ -80,7 +80,7 @@ func Compact(t Type) Type {
 		b.Fields = nil
 		for _, f := range a.Fields {
 			if f.Type.Has(None) {
-				f.Type, f.Presence = f.Type.Without(None), Maybe
+				f.Type, f.Presence = f.Type.Without(None), maybe
 			}
 			if !f.Type.IsNever() {
 				b.Fields = append(b.Fields, f)

@@ -224,9 +224,9 @@ func (r *reader) kind(s *Schema, m map[string]json.RawMessage, kind string) Type
 		return Kinds(Text)
 	case "array":
 		if s.Items == nil || m["prefixItems"] != nil {
-			return ListOf(Any)
+			return listOf(Any)
 		}
-		return ListOf(s.Items.Type)
+		return listOf(s.Items.Type)
 	case "object":
 		return Of(r.record(s, m))
 	}
@@ -244,7 +244,7 @@ func (r *reader) record(s *Schema, m map[string]json.RawMessage) *Atom {
 	wide := m["additionalProperties"] != nil && !s.Closed || m["patternProperties"] != nil // other fields are expected
 	missing := Optional
 	if m["anyOf"] != nil || m["oneOf"] != nil || m["allOf"] != nil || m["if"] != nil || m["dependentSchemas"] != nil || m["dependentRequired"] != nil || m["dependencies"] != nil {
-		wide, missing = true, Maybe // which fields are present depends on others
+		wide, missing = true, maybe // which fields are present depends on others
 	}
 	for _, p := range s.Props {
 		f := Field{Name: p.Name, Type: p.Schema.Type}

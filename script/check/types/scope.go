@@ -313,8 +313,8 @@ func (w *scopeWalk) function(n syntax.Node, params []syntax.Expr, body func()) {
 	w.funcs = w.funcs[:len(w.funcs)-1]
 }
 
-// Changing are the methods that change their receiver.
-var Changing = map[string]bool{"append": true, "extend": true, "insert": true, "remove": true, "pop": true, "clear": true,
+// changing are the methods that change their receiver.
+var changing = map[string]bool{"append": true, "extend": true, "insert": true, "remove": true, "pop": true, "clear": true,
 	"update": true, "setdefault": true, "popitem": true, "add": true, "discard": true}
 
 func (w *scopeWalk) expr(x syntax.Expr) {
@@ -406,7 +406,7 @@ func (w *scopeWalk) call(x *syntax.CallExpr) {
 	case *syntax.Ident:
 		stores = First(fn) != nil // builtins keep no references
 	case *syntax.DotExpr:
-		stores = Changing[fn.Name.Name]
+		stores = changing[fn.Name.Name]
 		if stores {
 			w.change(&syntax.IndexExpr{X: fn.X, Y: fn.X}, methodKey(fn.Name.Name, x.Args))
 		}

@@ -34,8 +34,8 @@ func establishedFields(a, b *Atom, depth int) (out *Atom, some bool) {
 			continue
 		}
 		changed := false
-		if f.Presence == Optional && g.Presence == Required {
-			f.Presence, changed = Maybe, true
+		if f.Presence == Optional && g.Presence == required {
+			f.Presence, changed = maybe, true
 		}
 		t, found := established(f.Type, g.Type, depth)
 		if found {

@@ -45,7 +45,7 @@ func (e *engine) branch(s *syntax.IfStmt) {
 	e.env.State = no
 	e.conds.Narrow(s.Cond, false)
 	e.stmts(s.False)
-	e.env.State = EnvJoin(yes, e.env.State)
+	e.env.State = envJoin(yes, e.env.State)
 }
 
 func (e *engine) jump(s *syntax.BranchStmt) {
@@ -54,9 +54,9 @@ func (e *engine) jump(s *syntax.BranchStmt) {
 	}
 	l := e.frame.breaks[len(e.frame.breaks)-1]
 	if s.Token == syntax.BREAK {
-		l.out = EnvJoin(l.out, e.env.State)
+		l.out = envJoin(l.out, e.env.State)
 	} else {
-		l.next = EnvJoin(l.next, e.env.State)
+		l.next = envJoin(l.next, e.env.State)
 	}
 	e.env.End()
 }
@@ -75,21 +75,21 @@ func (e *engine) loop(head func(), body []syntax.Stmt, leave func()) {
 		head()
 		e.stmts(body)
 		e.frame.breaks = e.frame.breaks[:len(e.frame.breaks)-1]
-		return EnvJoin(e.env.State, exits.next)
+		return envJoin(e.env.State, exits.next)
 	}
 	e.mute++
 	for i := range rounds + 2 {
-		next, changed := Grown(start, round(), i >= rounds)
+		next, changed := grown(start, round(), i >= rounds)
 		start = next
 		if !changed {
 			break
 		}
 	}
 	e.mute--
-	end, _ := Grown(start, round(), false)
+	end, _ := grown(start, round(), false)
 	e.env.State = end.Clone()
 	leave()
-	e.env.State = EnvJoin(e.env.State, exits.out)
+	e.env.State = envJoin(e.env.State, exits.out)
 }
 
 func (e *engine) forLoop(s *syntax.ForStmt) {
@@ -102,14 +102,14 @@ func (e *engine) forLoop(s *syntax.ForStmt) {
 	if once { // the body ran, so its variables are set
 		ran = e.env.State
 	} else {
-		ran = EnvJoin(before, e.env.State)
+		ran = envJoin(before, e.env.State)
 	}
 	e.env.State = ran
 }
 
 // nonEmpty reports whether a loop over a value has at least one iteration.
 func nonEmpty(t Type) bool {
-	return t.Every(func(a *Atom) bool { return a.Kind == Tuple && a.Sized && len(a.Elems) > 0 })
+	return t.Every(func(a *Atom) bool { return a.Kind == tuple && a.Sized && len(a.Elems) > 0 })
 }
 
 func (e *engine) whileLoop(s *syntax.WhileStmt) {
@@ -147,7 +147,7 @@ func (e *engine) returned(s *syntax.ReturnStmt) {
 		if s.Result != nil {
 			n = s.Result
 		}
-		e.fits.Check(Value{Code: "output", Subject: "the output", Whole: n, Output: true}, s.Result, t, output)
+		e.fits.Check(value{Code: "output", Subject: "the output", Whole: n, Output: true}, s.Result, t, output)
 	}
 	e.env.End()
 }
@@ -207,7 +207,7 @@ func (e *engine) assignment(s *syntax.AssignStmt) {
 	var t Type
 	if left.Has(List) && op == syntax.PLUS { // extends it by any iterable
 		t = left.Replace(List, func(a *Atom) *Atom {
-			return &Atom{Kind: List, Elem: Join(a.Elem, ElementOf(right))}
+			return &Atom{Kind: List, Elem: Join(a.Elem, elementOf(right))}
 		})
 	} else {
 		t = e.binary(&syntax.BinaryExpr{X: s.LHS, OpPos: s.OpPos, Op: op, Y: s.RHS}, left, right)
@@ -230,13 +230,13 @@ func (e *engine) assign(x syntax.Expr, t Type, value syntax.Expr) {
 		e.setItem(x, t, value)
 	case *syntax.DotExpr:
 		if on := e.eval(x.X); on.Is(Struct) {
-			e.report("immutable", x, "%s cannot be changed", Article(on))
+			e.report("immutable", x, "%s cannot be changed", article(on))
 		}
 	}
 }
 
 func (e *engine) unpack(at syntax.Expr, list []syntax.Expr, t Type) {
-	sized := t.Is(Tuple, List)
+	sized := t.Is(tuple, List)
 	for i, target := range list {
 		elem := Never
 		for _, a := range t.Atoms() {
@@ -258,7 +258,7 @@ func (e *engine) unpack(at syntax.Expr, list []syntax.Expr, t Type) {
 		e.report("index", at, "these are %d names for %d values", len(list), len(t.Atoms()[0].Elems))
 	}
 	if t.Is(None, Bool, Int, Float, Struct, Func, Text) && !t.Is(None) {
-		e.report("index", at, "%s cannot be unpacked", Article(t))
+		e.report("index", at, "%s cannot be unpacked", article(t))
 	}
 }
 
@@ -266,15 +266,15 @@ func (e *engine) unpack(at syntax.Expr, list []syntax.Expr, t Type) {
 func (e *engine) setItem(x *syntax.IndexExpr, t Type, value syntax.Expr) {
 	on := e.eval(x.X)
 	key := e.eval(x.Y)
-	if on.Is(Tuple, Text, Bytes, Range) {
-		e.report("immutable", x, "%s cannot be changed", Article(on))
+	if on.Is(tuple, Text, Bytes, Range) {
+		e.report("immutable", x, "%s cannot be changed", article(on))
 		return
 	}
 	if on.Is(Dict) {
 		e.hashable(x.Y, key)
 	}
 	if on.Is(List) && key.Is(Text, Float, None, Dict, List) {
-		e.report("index", x.Y, "a list is indexed by an integer, not by %s", Article(key))
+		e.report("index", x.Y, "a list is indexed by an integer, not by %s", article(key))
 	}
 	e.env.Change(x.X, func(old Type) Type { return stored(old, key, t, x.Y, value) })
 }

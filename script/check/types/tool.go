@@ -23,7 +23,7 @@ func (e *engine) toolCall(x *syntax.CallExpr, c *Builtin, got given) Type {
 			args = Argument{Type: Of(&Atom{Kind: Dict, Role: Made})}
 		}
 		if !args.Type.IsNever() {
-			e.fits.Check(Value{Subject: t.Name, Whole: x, Script: t.Script}, args.Expr, args.Type, t.Input)
+			e.fits.Check(value{Subject: t.Name, Whole: x, Script: t.Script}, args.Expr, args.Type, t.Input)
 		}
 	}
 	if t.Output == nil {
@@ -49,8 +49,8 @@ func (e *engine) toolNamed(c *Builtin, got given) (*Tool, syntax.Expr) {
 	}
 	t, known := e.Tool(name)
 	if t == nil && known {
-		hint, near := Meant(name, e.ToolNames)
-		e.say(FindingProblem{Code: "tool-unknown", Node: a.Expr, Message: fmt.Sprintf("no tool %q", name), Hint: hint, Fix: Quoted(near), Sure: display.Only(name, e.ToolNames)})
+		hint, near := meant(name, e.ToolNames)
+		e.say(FindingProblem{Code: "tool-unknown", Node: a.Expr, Message: fmt.Sprintf("no tool %q", name), Hint: hint, Fix: quoted(near), Sure: display.Only(name, e.ToolNames)})
 	}
 	return t, a.Expr
 }
@@ -95,7 +95,7 @@ func (e *engine) pages(x *syntax.CallExpr, c *Builtin, got given) Type {
 		}
 	}
 	if args, has := got[c.Args]; t.Input != nil && has {
-		e.fits.Check(Value{Subject: t.Name, Whole: x, Script: t.Script, Skip: cursor}, args.Expr, args.Type, t.Input)
+		e.fits.Check(value{Subject: t.Name, Whole: x, Script: t.Script, Skip: cursor}, args.Expr, args.Type, t.Input)
 	}
 	if t.Output == nil || t.Output.Type.IsAny() {
 		return out(Any)
@@ -119,7 +119,7 @@ func (e *engine) pages(x *syntax.CallExpr, c *Builtin, got given) Type {
 		e.report(e.contract(t.Name, "pages"), nextAt, "%s has no field %s: only the first page is read; %s", t.Name, next, e.pagesHint(t, got))
 	}
 	elem, _ := below(t.Output.Type, items)
-	return out(ElementOf(elem))
+	return out(elementOf(elem))
 }
 
 // pagesHint suggests arguments for reading the pages of a tool.

@@ -26,17 +26,17 @@ const (
 	Text
 	Bytes
 	List
-	Tuple
+	tuple
 	Set
 	Dict
 	Struct
 	Func
-	Duration
+	duration
 	Time
 	Iterable // can only be iterated over: pages, the elements of a string
 	Range
 	Module
-	Opaque // can only be passed on
+	opaque // can only be passed on
 )
 
 var kindNames = [...]string{"None", "a bool", "an integer", "a float", "a string", "bytes", "a list", "a tuple", "a set",
@@ -102,9 +102,9 @@ type Presence uint8
 
 // Whether a field is present.
 const (
-	Required Presence = iota
+	required Presence = iota
 	Optional          // optional by its schema
-	Maybe             // the script sets it on some paths only, or has checked for it
+	maybe             // the script sets it on some paths only, or has checked for it
 )
 
 // Field is one field of a dict or struct.
@@ -129,7 +129,7 @@ func Kinds(kinds ...Kind) Type {
 	var t Type
 	for _, k := range kinds {
 		a := &Atom{Kind: k}
-		if k == List || k == Set || k == Tuple || k == Dict || k == Iterable {
+		if k == List || k == Set || k == tuple || k == Dict || k == Iterable {
 			a.Elem, a.Open = Any, true
 		}
 		if k == Range {
@@ -159,14 +159,14 @@ func Literal(v any) Type {
 	return Kinds(None)
 }
 
-// ListOf returns the type of a list of elements.
-func ListOf(elem Type) Type { return Of(&Atom{Kind: List, Elem: elem}) }
+// listOf returns the type of a list of elements.
+func listOf(elem Type) Type { return Of(&Atom{Kind: List, Elem: elem}) }
 
-// TupleOf returns the type of a tuple of known length.
-func TupleOf(elems ...Type) Type { return Of(&Atom{Kind: Tuple, Elems: elems, Sized: true}) }
+// tupleOf returns the type of a tuple of known length.
+func tupleOf(elems ...Type) Type { return Of(&Atom{Kind: tuple, Elems: elems, Sized: true}) }
 
-// IterableOf returns the type of an iterable of elements.
-func IterableOf(elem Type) Type { return Of(&Atom{Kind: Iterable, Elem: elem}) }
+// iterableOf returns the type of an iterable of elements.
+func iterableOf(elem Type) Type { return Of(&Atom{Kind: Iterable, Elem: elem}) }
 
 // IsAny reports whether nothing is known.
 func (t Type) IsAny() bool { return t.any }
@@ -304,9 +304,9 @@ func (a *Atom) Falsy() bool {
 		return lit == 0
 	}
 	switch a.Kind {
-	case Struct, Func, Module, Opaque, Time, Iterable:
+	case Struct, Func, Module, opaque, Time, Iterable:
 		return false
-	case Tuple:
+	case tuple:
 		return !a.Sized || len(a.Elems) == 0
 	}
 	return true
@@ -324,20 +324,20 @@ func (a *Atom) Truthy() bool {
 	case float64:
 		return lit != 0
 	}
-	return a.Kind != None && !(a.Kind == Tuple && a.Sized && len(a.Elems) == 0)
+	return a.Kind != None && !(a.Kind == tuple && a.Sized && len(a.Elems) == 0)
 }
 
-// SameLit reports whether two literals are equal by ==.
-func SameLit(a, b any) bool {
-	x, y := Number(a), Number(b)
+// sameLit reports whether two literals are equal by ==.
+func sameLit(a, b any) bool {
+	x, y := number(a), number(b)
 	if x != nil && y != nil {
 		return x.Cmp(y) == 0
 	}
 	return a == b
 }
 
-// Number returns the number that a literal is; nil for other literals, and for NaN.
-func Number(lit any) *big.Float {
+// number returns the number that a literal is; nil for other literals, and for NaN.
+func number(lit any) *big.Float {
 	switch v := lit.(type) {
 	case *big.Int:
 		return new(big.Float).SetInt(v)
@@ -365,19 +365,19 @@ func (t Type) show(depth int) string {
 			parts = append(parts, s)
 		}
 	}
-	return List2(parts, "or")
+	return list2(parts, "or")
 }
 
-// List2 joins words as in a sentence: a, b or c.
-func List2(parts []string, word string) string {
+// list2 joins words as in a sentence: a, b or c.
+func list2(parts []string, word string) string {
 	if len(parts) < 2 {
 		return strings.Join(parts, "")
 	}
 	return strings.Join(parts[:len(parts)-1], ", ") + " " + word + " " + parts[len(parts)-1]
 }
 
-// Show returns a literal as a script writes it.
-func Show(lit any) string {
+// show returns a literal as a script writes it.
+func show(lit any) string {
 	switch v := lit.(type) {
 	case string:
 		return strconv.Quote(v)
@@ -394,14 +394,14 @@ func Show(lit any) string {
 
 func (a *Atom) show(depth int) string {
 	if a.Lit != nil {
-		return Show(a.Lit)
+		return show(a.Lit)
 	}
 	switch {
 	case (a.Kind == Struct || a.Kind == Dict) && len(a.Fields) > 0 && depth > 0:
 		var parts []string
 		for _, f := range a.Fields {
 			mark := ""
-			if f.Presence != Required {
+			if f.Presence != required {
 				mark = "?"
 			}
 			parts = append(parts, f.Name+mark+": "+f.Type.show(depth-1))

@@ -59,7 +59,7 @@ func (w *changeWatch) is(x syntax.Expr) bool {
 
 func (w *changeWatch) call(x *syntax.CallExpr) {
 	dot, ok := x.Fn.(*syntax.DotExpr)
-	if ok && Changing[dot.Name.Name] && w.is(dot.X) {
+	if ok && changing[dot.Name.Name] && w.is(dot.X) {
 		w.reported(x)
 	}
 }

@@ -22,7 +22,7 @@ const retryAfter = 100 * time.Millisecond
 
 func timeNow() time.Time { return time.Now() }
 
-// lease implements runs.Lease. Only its owner changes the entries of the run, so their chain is kept
+// lease implements runs.lease. Only its owner changes the entries of the run, so their chain is kept
 // in memory.
 //
 // Changes are added to pending and written by flush, one flush at a time, which writes all pending
@@ -116,10 +116,10 @@ func (s *SqlstoreStore) newLease(r durable.RunsRun, c *chain, j *stored) *lease 
 	return l
 }
 
-// Run implements [runs.Lease].
+// Run implements [runs.lease].
 func (l *lease) Run() durable.RunsRun { return l.taken }
 
-// Lost implements [runs.Lease].
+// Lost implements [runs.lease].
 func (l *lease) Lost() <-chan struct{} { return l.lost }
 
 func (l *lease) lose() { l.once.Do(func() { close(l.lost) }) }

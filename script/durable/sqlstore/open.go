@@ -25,7 +25,7 @@ type How struct {
 // them takes effect at once.
 func OpenStore(ctx context.Context, c *config.Config, how How) (durablepkg.RunsStore, *durablepkg.Ring, error) {
 	s := c.SessionStorage
-	options := SqlstoreOptions{RunsOptions: SettingsOptions(c), Encrypt: s.Encrypt != nil && *s.Encrypt, Wrote: how.Wrote}
+	options := SqlstoreOptions{RunsOptions: settingsOptions(c), Encrypt: s.Encrypt != nil && *s.Encrypt, Wrote: how.Wrote}
 	if len(s.Keys) > 0 {
 		ring, err := durablepkg.SealNew(Keys(c))
 		if err != nil {

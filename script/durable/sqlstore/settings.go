@@ -11,7 +11,7 @@ import (
 )
 
 // Options returns the options of c.Runs.
-func SettingsOptions(c *config.Config) durable.RunsOptions {
+func settingsOptions(c *config.Config) durable.RunsOptions {
 	r := c.Runs
 	o := durable.RunsOptions{Lease: r.Lease.Std(), MaxEntries: r.MaxEntries, MaxBytes: int64(r.MaxBytes), Keep: durable.Keep(r.Retention.Keep)}
 	if r.Notify.URL == "" && r.Notify.Tool == "" {
@@ -45,7 +45,7 @@ const (
 
 // InMemory returns the options of journals that are in memory only. The entries of an ended run are removed.
 func InMemory(c *config.Config) durable.RunsOptions {
-	o := SettingsOptions(c)
+	o := settingsOptions(c)
 	o.MaxEntries, o.MaxBytes = cmp.Or(o.MaxEntries, entriesInMemory), cmp.Or(o.MaxBytes, bytesInMemory)
 	o.Keep = durable.KeepNone
 	return o
@@ -55,5 +55,5 @@ func InMemory(c *config.Config) durable.RunsOptions {
 func SameStore(a, b *config.Config) bool {
 	one, other := a.SessionStorage, b.SessionStorage
 	one.Keys, other.Keys = nil, nil
-	return reflect.DeepEqual(one, other) && reflect.DeepEqual(SettingsOptions(a), SettingsOptions(b))
+	return reflect.DeepEqual(one, other) && reflect.DeepEqual(settingsOptions(a), settingsOptions(b))
 }

@@ -51,7 +51,7 @@ func (b *Budget) binary(op syntax.Token, x, y starlark.Value) (starlark.Value, e
 		err = b.tablesCost(x, y)
 	case *starlarkstruct.Struct:
 		if y, ok := y.(*starlarkstruct.Struct); ok {
-			err = b.copyCost(int64(x.Len()+y.Len()), 4*TinyWeight)
+			err = b.copyCost(int64(x.Len()+y.Len()), 4*tinyWeight)
 		}
 	}
 	if err != nil {
@@ -79,10 +79,10 @@ func (b *Budget) sequenceCost(op syntax.Token, n int, each int64, y starlark.Val
 
 // copyCost charges for a new sequence of n elements.
 func (b *Budget) copyCost(n, each int64) error {
-	if err := b.chargeEach(n+TinyWeight, each); err != nil {
+	if err := b.chargeEach(n+tinyWeight, each); err != nil {
 		return err
 	}
-	return b.Work(n * each / BlockPerStep)
+	return b.Work(n * each / blockPerStep)
 }
 
 func (b *Budget) repeatCost(n int, each int64, count starlark.Int) error {
@@ -163,7 +163,7 @@ func mutable(x *starlark.List, verb string) error {
 
 // update adds the entries of y to x.
 func (b *Budget) update(x, y *starlark.Dict, verb string) error {
-	if err := b.chargeEach(int64(y.Len()), 2*TinyWeight); err != nil {
+	if err := b.chargeEach(int64(y.Len()), 2*tinyWeight); err != nil {
 		return err
 	}
 	for _, item := range y.Items() {
@@ -211,7 +211,7 @@ func (b *Budget) intCost(op syntax.Token, x starlark.Int, y starlark.Value) erro
 
 // bigCost charges for x op y, one of which has more than 64 bits, and bounds the result.
 func (b *Budget) bigCost(op syntax.Token, x, y starlark.Int) error {
-	m, n := Bits(x), Bits(y)
+	m, n := bits(x), bits(y)
 	size := max(m, n)
 	switch op {
 	case syntax.STAR:
@@ -233,5 +233,5 @@ func (b *Budget) chargeInt(i starlark.Int) error {
 	if _, small := i.Int64(); small {
 		return nil
 	}
-	return b.Charge(int64(Bits(i)))
+	return b.Charge(int64(bits(i)))
 }

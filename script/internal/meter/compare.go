@@ -63,10 +63,10 @@ func (b *Budget) equal(x, y starlark.Value, depth int) (bool, error) {
 
 // textCost charges for comparing, hashing or copying n bytes.
 func (b *Budget) textCost(n int) error {
-	if n < BlockPerStep {
+	if n < blockPerStep {
 		return nil
 	}
-	return b.Work(int64(n) / BlockPerStep)
+	return b.Work(int64(n) / blockPerStep)
 }
 
 func threeway(op syntax.Token, c int) bool {
@@ -173,7 +173,7 @@ func (b *Budget) equalStructs(x, y *starlarkstruct.Struct, depth int) (bool, err
 }
 
 func (b *Budget) compareSetsCost(x, y *starlark.Set) error {
-	if err := b.chargeEach(b.peak(x), TinyWeight/4); err != nil { // a bit for each key that is found
+	if err := b.chargeEach(b.peak(x), tinyWeight/4); err != nil { // a bit for each key that is found
 		return err
 	}
 	n := min(x.Len(), y.Len())
@@ -254,9 +254,9 @@ func (b *Budget) searchCost(n, m int) error {
 	if n < 64 {
 		return nil
 	}
-	cost := int64(n) / (4 * BytesPerStep)
+	cost := int64(n) / (4 * bytesPerStep)
 	if m > 32 && n > m {
-		cost += int64(n-m) * int64(m) / (8 * BlockPerStep)
+		cost += int64(n-m) * int64(m) / (8 * blockPerStep)
 	}
 	return b.Work(cost)
 }

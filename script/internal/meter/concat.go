@@ -24,9 +24,9 @@ const smallText = 256
 func (b *Budget) concat(x, y starlark.String) (starlark.Value, error) {
 	n := len(x) + len(y)
 	if n < smallText || len(y) == 0 {
-		return x + y, b.Charge(int64(n) + TinyWeight)
+		return x + y, b.Charge(int64(n) + tinyWeight)
 	}
-	if err := b.Work(int64(len(y)) / BlockPerStep); err != nil {
+	if err := b.Work(int64(len(y)) / blockPerStep); err != nil {
 		return nil, err
 	}
 	buf := b.concats.find(x)
@@ -37,7 +37,7 @@ func (b *Budget) concat(x, y starlark.String) (starlark.Value, error) {
 		return b.newConcat(buf, x, y, 2*n)
 	}
 	*buf = append(*buf, y...)
-	return textIn(*buf), b.Charge(TinyWeight)
+	return textIn(*buf), b.Charge(tinyWeight)
 }
 
 // newConcat returns x + y, with capacity for size bytes.

@@ -36,7 +36,7 @@ func EncodeIn(t *starlark.Thread, v starlark.Value, maxDepth int) ([]byte, error
 // EncodeResult is Encode on the budget of the run that ends with v. It happens once, within the limit on output, so it
 // takes few steps.
 func EncodeResult(b *Budget, v starlark.Value, maxBytes int64, maxDepth int) ([]byte, error) {
-	return encodeOn(b, BytesPerStep, v, maxBytes, maxDepth)
+	return encodeOn(b, bytesPerStep, v, maxBytes, maxDepth)
 }
 
 // encodeOn is Encode on a budget, which may be nil; one step is charged for perStep bytes.
@@ -141,12 +141,12 @@ func (e *encoder) integer(i starlark.Int) error {
 	// An integer of n bits has at least (n-1)*log10(2) digits. One that may have few enough
 	// is written, and counted as Decode counts it.
 	n, start := (i.BigInt().BitLen()-1)*30102/100_000, len(e.buf)
-	if n <= MaxDigits {
+	if n <= maxDigits {
 		e.buf = i.BigInt().Append(e.buf, 10)
 		n = len(e.buf) - start
 	}
-	if n > MaxDigits {
-		return &pathError{msg: fmt.Sprintf("int of about %d digits, at most %d can be written", n, MaxDigits)}
+	if n > maxDigits {
+		return &pathError{msg: fmt.Sprintf("int of about %d digits, at most %d can be written", n, maxDigits)}
 	}
 	return nil
 }

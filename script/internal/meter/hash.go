@@ -126,7 +126,7 @@ func (b *Budget) inserted(t table, n int, k starlark.Value, weight int64) error 
 		}
 		return nil
 	}
-	if n < smallTable && weight < Bulky {
+	if n < smallTable && weight < bulky {
 		return nil
 	}
 	return b.crowdCost(t, k, weight)
@@ -157,7 +157,7 @@ func (b *Budget) crowdCost(t table, k starlark.Value, weight int64) error {
 }
 
 // crowded charges for a search among keys with colliding hashes.
-func (b *Budget) crowded(c Crowd, weight int64) error {
+func (b *Budget) crowded(c crowd, weight int64) error {
 	switch {
 	case c.Chain <= 0:
 		return nil
@@ -171,21 +171,21 @@ func (b *Budget) crowded(c Crowd, weight int64) error {
 }
 
 // resketch counts the keys of t anew.
-func (b *Budget) resketch(t table, old *Sketch) (*Sketch, error) {
+func (b *Budget) resketch(t table, old *sketch) (*sketch, error) {
 	cells := 2 * smallTable
 	for cells*4 < t.Len() {
 		cells *= 2
 	}
-	if err := b.Charge(int64(2*4*cells) + 2*TinyWeight); err != nil {
+	if err := b.Charge(int64(2*4*cells) + 2*tinyWeight); err != nil {
 		return nil, err
 	}
 	most := 0
 	if old != nil {
 		most = old.Peak()
 	}
-	s := SketchNew(cells, most)
+	s := sketchNew(cells, most)
 	if b.large == nil {
-		b.large = map[starlark.Value]*Sketch{}
+		b.large = map[starlark.Value]*sketch{}
 	}
 	b.large[t] = s
 	if err := b.visit(t.Len()); err != nil {
@@ -211,7 +211,7 @@ func (b *Budget) lookup(t table, k starlark.Value) error {
 		return err
 	}
 	weight := b.steps - before
-	if !b.flooded || t.Len() < smallTable && weight < Bulky {
+	if !b.flooded || t.Len() < smallTable && weight < bulky {
 		return nil
 	}
 	s := b.large[t]

@@ -31,7 +31,7 @@ func listMoveCost(b *Budget, recv starlark.Value, _ starlark.Tuple) error {
 	if err := b.Charge(2 * slotWeight); err != nil {
 		return err
 	}
-	return b.Work(int64(recv.(*starlark.List).Len()) * 16 / BlockPerStep)
+	return b.Work(int64(recv.(*starlark.List).Len()) * 16 / blockPerStep)
 }
 
 func extendList(b *Budget, c *call) (starlark.Value, error) {

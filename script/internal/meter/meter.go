@@ -52,15 +52,15 @@ const (
 	// entryWeight is for an entry of a dict or set: while tables grow they are at worst a quarter full, and the
 	// previous one still exists.
 	entryWeight = 280
-	// TinyWeight is for a list, tuple or string header, a boxed number, a bound method.
-	TinyWeight = 48
+	// tinyWeight is for a list, tuple or string header, a boxed number, a bound method.
+	tinyWeight = 48
 	// slotWeight is for an element of a list that grows by a quarter at a time.
 	slotWeight = 16
-	// BytesPerStep is how much text is processed for one step where the work for each character is more than a
+	// bytesPerStep is how much text is processed for one step where the work for each character is more than a
 	// comparison.
-	BytesPerStep = 64
-	// BlockPerStep is how many bytes are copied, compared or hashed for one step.
-	BlockPerStep = 2048
+	bytesPerStep = 64
+	// blockPerStep is how many bytes are copied, compared or hashed for one step.
+	blockPerStep = 2048
 	// elemsPerStep is how many elements are visited for one step.
 	elemsPerStep = 8
 
@@ -68,8 +68,8 @@ const (
 	// operations take far less time than they are charged for.
 	interval = 1000
 	worked   = 10_000
-	// MaxDigits bounds the text of a number: the time to parse a longer integer grows with the square of its length.
-	MaxDigits = 4096
+	// maxDigits bounds the text of a number: the time to parse a longer integer grows with the square of its length.
+	maxDigits = 4096
 
 	// maxIntBits bounds integers; their operations are charged by their size.
 	maxIntBits = 16 << 10
@@ -120,7 +120,7 @@ type Budget struct {
 	granted Amount                     // in all
 	stack   int64                      // weight of the stacks of all threads
 	paid    int64                      // high-water mark of stack
-	large   map[starlark.Value]*Sketch // sketches of large tables
+	large   map[starlark.Value]*sketch // sketches of large tables
 	flooded bool                       // in some of them many hashes collide
 	concats concats
 	ops     operators
@@ -198,7 +198,7 @@ func (b *Budget) Work(n int64) error {
 }
 
 // Read takes the steps for reading a text of n bytes.
-func (b *Budget) Read(n int64) error { return b.Work(n / BytesPerStep) }
+func (b *Budget) Read(n int64) error { return b.Work(n / bytesPerStep) }
 
 // grantSteps makes sure that n steps are granted and unused, or all that are left.
 func (b *Budget) grantSteps(n int64) {

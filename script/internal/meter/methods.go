@@ -101,8 +101,8 @@ func methodsOf(x starlark.Value) map[string]metered {
 	return nil
 }
 
-// IsMetered reports whether some type has a metered method of that name.
-func IsMetered(name string) bool {
+// isMetered reports whether some type has a metered method of that name.
+func isMetered(name string) bool {
 	for _, methods := range []map[string]metered{stringMethods, bytesMethods, listMethods, dictMethods, setMethods} {
 		if _, ok := methods[name]; ok {
 			return true

@@ -15,7 +15,7 @@ import (
 
 // Each hint takes a comparison with all names, so only the first problems get one.
 const (
-	EnoughHints     = 10 // problems of one file that get a hint
+	enoughHints     = 10 // problems of one file that get a hint
 	enoughUndefined = 50
 )
 
@@ -51,7 +51,7 @@ func Suggestions(f *syntax.File, predeclared starlark.StringDict) func(error) er
 		if !errors.As(err, &list) {
 			return err
 		}
-		for i, e := range list[:min(len(list), EnoughHints)] {
+		for i, e := range list[:min(len(list), enoughHints)] {
 			name, ok := strings.CutPrefix(e.Msg, "undefined: ")
 			near := display.Nearest(name, names) // name itself if another function binds it
 			if ok && near != "" && near != name && !strings.Contains(near, " ") {

@@ -194,7 +194,7 @@ func (b *Budget) kwargs(x starlark.Value) (starlark.Value, error) {
 		return x, nil
 	}
 	n := int64(m.Len())
-	if err := b.chargeEach(n, 2*TinyWeight+entryWeight); err != nil {
+	if err := b.chargeEach(n, 2*tinyWeight+entryWeight); err != nil {
 		return nil, err
 	}
 	if err := b.Work(n + n*n/1024); err != nil {
@@ -227,7 +227,7 @@ func (b *Budget) pair(kv starlark.Value) (starlark.Value, error) {
 // entries makes the dict of a comprehension from its pairs.
 func (b *Budget) entries(pairs starlark.Value) (starlark.Value, error) {
 	list := pairs.(*starlark.List)
-	if err := b.chargeEach(int64(list.Len()), 2*TinyWeight); err != nil {
+	if err := b.chargeEach(int64(list.Len()), 2*tinyWeight); err != nil {
 		return nil, err
 	}
 	d := new(starlark.Dict)

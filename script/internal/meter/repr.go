@@ -28,7 +28,7 @@ type Payer interface {
 }
 
 // Of returns repr(v).
-func ReprOf(v starlark.Value, p Payer) (string, error) {
+func reprOf(v starlark.Value, p Payer) (string, error) {
 	w := writer{payer: p}
 	if err := w.value(v, 0); err != nil {
 		return "", err
@@ -36,16 +36,16 @@ func ReprOf(v starlark.Value, p Payer) (string, error) {
 	return w.out.String(), w.pay(true)
 }
 
-// Bits returns about how many bits an integer has; 32 for all that fit.
-func Bits(i starlark.Int) int {
+// bits returns about how many bits an integer has; 32 for all that fit.
+func bits(i starlark.Int) int {
 	if v, ok := i.Int64(); ok && int64(int32(v)) == v {
 		return 32
 	}
 	return i.BigInt().BitLen()
 }
 
-// ValidUTF8 replaces every byte that is not UTF-8.
-func ValidUTF8(s string) string {
+// validUTF8 replaces every byte that is not UTF-8.
+func validUTF8(s string) string {
 	if utf8.ValidString(s) {
 		return s
 	}
@@ -91,7 +91,7 @@ func (w *writer) value(v starlark.Value, depth int) error {
 	case starlark.Bytes:
 		return w.leaf(v, 4*len(v))
 	case starlark.Int:
-		return w.leaf(v, Bits(v))
+		return w.leaf(v, bits(v))
 	case *starlark.List:
 		return w.enclosed("[", "]", v, v, func(first bool, elem starlark.Value) error {
 			return w.element(first, elem, depth)

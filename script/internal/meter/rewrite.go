@@ -49,7 +49,7 @@ func (r *rewriter) prelude(pos syntax.Position) []syntax.Stmt {
 	if r.marksOnly() {
 		r.used["alone"] = true
 	}
-	stmts := []syntax.Stmt{assign(all, &syntax.CallExpr{Fn: ident(OperatorsName), Lparen: pos, Rparen: pos})}
+	stmts := []syntax.Stmt{assign(all, &syntax.CallExpr{Fn: ident(operatorsName), Lparen: pos, Rparen: pos})}
 	for _, name := range slices.Sorted(maps.Keys(r.used)) {
 		op := &syntax.DotExpr{X: ident(all), Dot: pos, NamePos: pos, Name: ident(name)}
 		stmts = append(stmts, assign(operatorVar(name), op))
@@ -219,7 +219,7 @@ func (r *rewriter) expr(e syntax.Expr) syntax.Expr {
 		e.Cond, e.True, e.False = r.condition(e.Cond, e.If), r.expr(e.True), r.expr(e.False)
 	case *syntax.DotExpr:
 		e.X = r.expr(e.X)
-		if IsMetered(e.Name.Name) {
+		if isMetered(e.Name.Name) {
 			e.X = r.single("view", e.Dot, e.X)
 		}
 	case *syntax.IndexExpr:
@@ -233,7 +233,7 @@ func (r *rewriter) expr(e syntax.Expr) syntax.Expr {
 		e.X = r.expr(e.X)
 	case *syntax.ListExpr, *syntax.TupleExpr, *syntax.DictExpr, *syntax.LambdaExpr:
 		weight := r.display(e)
-		if weight > 2*TinyWeight {
+		if weight > 2*tinyWeight {
 			return &syntax.ParenExpr{X: r.made(startOf(e), weight, e), Lparen: startOf(e)}
 		}
 	}
@@ -251,9 +251,9 @@ func startOf(e syntax.Expr) syntax.Position {
 func (r *rewriter) display(e syntax.Expr) (weight int) {
 	switch e := e.(type) {
 	case *syntax.ListExpr:
-		return TinyWeight + r.elements(e.List)
+		return tinyWeight + r.elements(e.List)
 	case *syntax.TupleExpr:
-		return TinyWeight + r.elements(e.List)
+		return tinyWeight + r.elements(e.List)
 	case *syntax.DictExpr:
 		weight = int(DictWeight(len(e.List)))
 		for _, x := range e.List {
@@ -273,7 +273,7 @@ func (r *rewriter) display(e syntax.Expr) (weight int) {
 		if frame > 0 {
 			e.Body = &syntax.ParenExpr{X: r.made(e.Lambda, frame, e.Body), Lparen: e.Lambda}
 		}
-		return 3 * TinyWeight
+		return 3 * tinyWeight
 	}
 	return 0
 }

@@ -164,9 +164,9 @@ func (d *decoder) number() (starlark.Value, error) {
 		return nil, err
 	}
 	text := d.data[start:d.pos]
-	if len(text) > MaxDigits {
+	if len(text) > maxDigits {
 		d.pos = start
-		return nil, fmt.Errorf("json: offset %d: number of %d digits, at most %d can be read", start, len(text), MaxDigits)
+		return nil, fmt.Errorf("json: offset %d: number of %d digits, at most %d can be read", start, len(text), maxDigits)
 	}
 	if isInt {
 		return d.integer(text)

@@ -28,7 +28,7 @@ func (r *rewriter) literal(e syntax.Expr) bool {
 	switch e := e.(type) {
 	case *syntax.Literal:
 		_, big := e.Value.(*big.Int)
-		return !big && len(e.Raw) < BlockPerStep
+		return !big && len(e.Raw) < blockPerStep
 	case *syntax.Ident:
 		switch e.Name {
 		case "None", "True", "False":
@@ -82,7 +82,7 @@ func (r *rewriter) frameWeight(fn syntax.Node, pos syntax.Position, params []syn
 	vars, most := frameSlots(fn)
 	r.frames.Note(pos, most)
 	if vars+most > maxFrame {
-		weight += FrameWeight(vars + most)
+		weight += frameWeight(vars + most)
 	}
 	return weight
 }

@@ -56,13 +56,13 @@ func lenOf(recv starlark.Value) int { return len(recv.(starlark.String)) }
 
 // scanCost charges for visiting every character.
 func scanCost(b *Budget, recv starlark.Value, _ starlark.Tuple) error {
-	return b.Work(int64(lenOf(recv)) / BytesPerStep)
+	return b.Work(int64(lenOf(recv)) / bytesPerStep)
 }
 
 // mapCost charges for a text whose characters are mapped to others, which may be longer.
 func mapCost(b *Budget, recv starlark.Value, _ starlark.Tuple) error {
 	s := string(recv.(starlark.String))
-	if err := b.Work(int64(len(s)) / BytesPerStep); err != nil {
+	if err := b.Work(int64(len(s)) / bytesPerStep); err != nil {
 		return err
 	}
 	if ascii(s) {
@@ -84,10 +84,10 @@ func ascii(s string) bool {
 func searchesCost(b *Budget, recv starlark.Value, args starlark.Tuple) error {
 	sub, _ := textOf(args, 0)
 	n := lenOf(recv)
-	if err := b.Work(int64(n) / BytesPerStep); err != nil {
+	if err := b.Work(int64(n) / bytesPerStep); err != nil {
 		return err
 	}
-	if err := b.Charge(4 * TinyWeight); err != nil {
+	if err := b.Charge(4 * tinyWeight); err != nil {
 		return err
 	}
 	return b.searchCost(n, len(sub))
@@ -121,7 +121,7 @@ func prefixCost(b *Budget, recv starlark.Value, args starlark.Tuple) error {
 // stripCost charges for looking up every character among those to strip.
 func stripCost(b *Budget, recv starlark.Value, args starlark.Tuple) error {
 	chars, _ := textOf(args, 0)
-	return b.Work(int64(lenOf(recv)) * int64(len(chars)+1) / BytesPerStep)
+	return b.Work(int64(lenOf(recv)) * int64(len(chars)+1) / bytesPerStep)
 }
 
 // replaceCost charges for the new text.
@@ -157,7 +157,7 @@ const pieceWeight = 16 + 16 + 16
 
 func linesCost(b *Budget, recv starlark.Value, _ starlark.Tuple) error {
 	s := string(recv.(starlark.String))
-	if err := b.Work(int64(len(s)) / (4 * BytesPerStep)); err != nil {
+	if err := b.Work(int64(len(s)) / (4 * bytesPerStep)); err != nil {
 		return err
 	}
 	return b.piecesCost(strings.Count(s, "\n") + 1)
@@ -178,7 +178,7 @@ func split(b *Budget, c *call) (starlark.Value, error) {
 	if ok && sep == "" {
 		return c.pass() // an error
 	}
-	if err := b.Work(int64(len(s)) / BytesPerStep); err != nil {
+	if err := b.Work(int64(len(s)) / bytesPerStep); err != nil {
 		return nil, err
 	}
 	n := 0

@@ -92,7 +92,7 @@ func (b *Budget) fill(d *starlark.Dict, args starlark.Tuple, kwargs []starlark.T
 			return fmt.Errorf("duplicate keyword arg: %v", kv[0])
 		}
 		seen[kv[0]] = true
-		if err := b.Charge(TinyWeight); err != nil {
+		if err := b.Charge(tinyWeight); err != nil {
 			return err
 		}
 		if err := b.setKey(d, kv[0], kv[1]); err != nil {
@@ -140,7 +140,7 @@ func (b *Budget) fillPairs(d *starlark.Dict, from starlark.Iterable) error {
 		for v := range starlark.Elements(p) {
 			kv = append(kv, v)
 		}
-		if err := b.Charge(2 * TinyWeight); err != nil { // for the values that an iterator makes
+		if err := b.Charge(2 * tinyWeight); err != nil { // for the values that an iterator makes
 			return err
 		}
 		if err := b.setKey(d, kv[0], kv[1]); err != nil {
@@ -242,7 +242,7 @@ func updateSet(b *Budget, c *call) (starlark.Value, error) {
 
 // insertAll adds the elements of v to s.
 func (b *Budget) insertAll(s *starlark.Set, v starlark.Iterable) error {
-	each := TinyWeight
+	each := tinyWeight
 	switch v.(type) {
 	case *starlark.List, starlark.Tuple, *starlark.Dict, *starlark.Set:
 		each = 0

@@ -10,7 +10,7 @@ import (
 
 // repr returns repr(v), charged for while it is written: shared parts are written as often as they occur.
 func (b *Budget) repr(v starlark.Value) (string, error) {
-	return ReprOf(v, payer{b})
+	return reprOf(v, payer{b})
 }
 
 // payer charges for what package repr writes.
@@ -18,10 +18,10 @@ type payer struct{ *Budget }
 
 // Written charges for n bytes. A builder that grows has allocated about three times its length.
 func (p payer) Written(n int) error {
-	if err := p.Charge(int64(3*n) + TinyWeight); err != nil {
+	if err := p.Charge(int64(3*n) + tinyWeight); err != nil {
 		return err
 	}
-	return p.Work(int64(n) / BytesPerStep)
+	return p.Work(int64(n) / bytesPerStep)
 }
 
 func (p payer) Visit(n int) error { return p.visit(n) }
@@ -33,7 +33,7 @@ func (b *Budget) str(v starlark.Value) (string, error) {
 	case starlark.String:
 		return string(v), nil
 	case starlark.Bytes:
-		return ValidUTF8(string(v)), b.copyCost(int64(len(v)), 8)
+		return validUTF8(string(v)), b.copyCost(int64(len(v)), 8)
 	}
 	return b.repr(v)
 }
@@ -52,7 +52,7 @@ func (b *Budget) render(v starlark.Value) (_ starlark.Value, size int, err error
 	case starlark.String:
 		return v, len(v), nil
 	case starlark.Int:
-		if n := Bits(v); n > 64 {
+		if n := bits(v); n > 64 {
 			return v, n, nil
 		}
 		return v, 24, nil
@@ -89,7 +89,7 @@ func (b *Budget) format(format string, args starlark.Tuple, kwargs []starlark.Tu
 		longest *= 4 // !r escapes
 	}
 	fields := strings.Count(format, "{")
-	if err := b.Work(int64(fields) * int64(len(kwargs)+longest/BytesPerStep) / elemsPerStep); err != nil {
+	if err := b.Work(int64(fields) * int64(len(kwargs)+longest/bytesPerStep) / elemsPerStep); err != nil {
 		return nil, nil, err
 	}
 	if err := b.chargeEach(int64(fields), 3*int64(longest)+1); err != nil {
@@ -103,7 +103,7 @@ func (b *Budget) interpolate(format starlark.String, v starlark.Value) (starlark
 	if small(format) && small(v) {
 		return starlark.Binary(syntax.PERCENT, format, v)
 	}
-	if err := b.Work(int64(len(format)) / BytesPerStep); err != nil {
+	if err := b.Work(int64(len(format)) / bytesPerStep); err != nil {
 		return nil, err
 	}
 	if err := b.copyCost(4*int64(len(format)), 1); err != nil {
@@ -125,7 +125,7 @@ func (b *Budget) interpolate(format starlark.String, v starlark.Value) (starlark
 func small(v starlark.Value) bool {
 	switch v := v.(type) {
 	case starlark.String:
-		return len(v) < 2*TinyWeight
+		return len(v) < 2*tinyWeight
 	case starlark.Int:
 		_, ok := v.Int64()
 		return ok
@@ -174,7 +174,7 @@ func (f *formatArgs) operand(v starlark.Value) (starlark.Value, error) {
 	if err := f.budget.copyCost(3*int64(n), 1); err != nil {
 		return nil, err
 	}
-	return r, f.budget.Work(int64(n) / BytesPerStep)
+	return r, f.budget.Work(int64(n) / bytesPerStep)
 }
 
 // formatMap is the mapping of a format such as "%(name)s". The interpreter discards the errors of its methods, so they

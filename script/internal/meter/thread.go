@@ -165,14 +165,14 @@ func (f Frames) Note(at syntax.Position, operands int) {
 	}
 }
 
-// FrameWeight returns the weight of a frame of slots variables and operands, in bytes.
-func FrameWeight(slots int) int { return slotBytes * slots }
+// frameWeight returns the weight of a frame of slots variables and operands, in bytes.
+func frameWeight(slots int) int { return slotBytes * slots }
 
 // callWeight returns the weight of a call in progress, in bytes.
 func (f Frames) callWeight(at starlark.DebugFrame) int64 {
 	weight := int64(callWeight)
 	if fn, ok := at.Callable().(*starlark.Function); ok {
-		weight += int64(FrameWeight(at.NumLocals() + f[fn.Position()]))
+		weight += int64(frameWeight(at.NumLocals() + f[fn.Position()]))
 	}
 	return weight
 }

@@ -10,9 +10,9 @@ import (
 	"go.starlark.net/syntax"
 )
 
-// OperatorsName is the predeclared function that returns the operators to a file. Source text cannot contain this
+// operatorsName is the predeclared function that returns the operators to a file. Source text cannot contain this
 // name.
-const OperatorsName = "$operators"
+const operatorsName = "$operators"
 
 // nativeUniverse are the universal names that need no metering: they do no more than a step is worth, for any
 // arguments.
@@ -29,7 +29,7 @@ var meteredFunctions = map[string]func(*Budget, *call) (starlark.Value, error){
 	"bytes":     makeBytes,
 	"dict":      makeDict,
 	"dir":       firstCharged((*Budget).dirCost),
-	"enumerate": eachCharged(16 + 24 + 32 + TinyWeight),
+	"enumerate": eachCharged(16 + 24 + 32 + tinyWeight),
 	"fail":      say,
 	"float":     firstCharged((*Budget).numberCost),
 	"getattr":   getAttr,
@@ -53,7 +53,7 @@ var meteredFunctions = map[string]func(*Budget, *call) (starlark.Value, error){
 // universe are the predeclared names besides the builtins.
 var universe = func() starlark.StringDict {
 	all := starlark.StringDict{
-		OperatorsName: starlark.NewBuiltin(OperatorsName, func(t *starlark.Thread, _ *starlark.Builtin, _ starlark.Tuple, _ []starlark.Tuple) (starlark.Value, error) {
+		operatorsName: starlark.NewBuiltin(operatorsName, func(t *starlark.Thread, _ *starlark.Builtin, _ starlark.Tuple, _ []starlark.Tuple) (starlark.Value, error) {
 			return &Of(t).ops, nil
 		}),
 	}
@@ -87,7 +87,7 @@ func (b *Budget) numberCost(v starlark.Value) error {
 	case starlark.Int:
 		return b.chargeInt(v)
 	case starlark.Float:
-		return b.Charge(4 * TinyWeight) // as an integer, it has up to 1024 bits
+		return b.Charge(4 * tinyWeight) // as an integer, it has up to 1024 bits
 	case starlark.String:
 		return b.readCost(len(v))
 	case starlark.Bytes:
@@ -98,10 +98,10 @@ func (b *Budget) numberCost(v starlark.Value) error {
 
 // readCost charges for reading n bytes, and for quoting them in an error.
 func (b *Budget) readCost(n int) error {
-	if n < BytesPerStep {
+	if n < bytesPerStep {
 		return nil
 	}
-	if err := b.Work(int64(n) / BytesPerStep); err != nil {
+	if err := b.Work(int64(n) / bytesPerStep); err != nil {
 		return err
 	}
 	return b.Charge(4 * int64(n))
@@ -137,11 +137,11 @@ func elementWeight(v starlark.Iterable, n int) int64 {
 	case *starlark.List, starlark.Tuple, *starlark.Dict, *starlark.Set:
 		return 1
 	case starlark.Indexable:
-		if v.Type() == "range" && n > 0 && Bits(v.Index(0).(starlark.Int)) <= 32 && Bits(v.Index(n-1).(starlark.Int)) <= 32 {
+		if v.Type() == "range" && n > 0 && bits(v.Index(0).(starlark.Int)) <= 32 && bits(v.Index(n-1).(starlark.Int)) <= 32 {
 			return 1
 		}
 	}
-	return 2 * TinyWeight
+	return 2 * tinyWeight
 }
 
 // collect makes a list of the elements of v.
@@ -152,7 +152,7 @@ func (b *Budget) collect(v starlark.Iterable, each int64) (starlark.Iterable, er
 			if err := b.Work(1); err != nil {
 				return nil, err
 			}
-			if err := b.chargeEach(elemsPerStep, each+3*slotWeight+TinyWeight); err != nil {
+			if err := b.chargeEach(elemsPerStep, each+3*slotWeight+tinyWeight); err != nil {
 				return nil, err
 			}
 		}
@@ -164,7 +164,7 @@ func (b *Budget) collect(v starlark.Iterable, each int64) (starlark.Iterable, er
 // eachCharged charges for every element of the first argument, then calls the native function.
 func eachCharged(each int64) func(*Budget, *call) (starlark.Value, error) {
 	return func(b *Budget, c *call) (starlark.Value, error) {
-		if err := b.Charge(2 * TinyWeight); err != nil {
+		if err := b.Charge(2 * tinyWeight); err != nil {
 			return nil, err
 		}
 		if len(c.args) > 0 {
@@ -256,13 +256,13 @@ func makeSet(b *Budget, c *call) (starlark.Value, error) {
 
 func makeInt(b *Budget, c *call) (starlark.Value, error) {
 	for _, v := range c.args {
-		if s, ok := v.(starlark.String); ok && len(s) > MaxDigits {
-			return nil, fmt.Errorf("int: string of %d characters, at most %d can be read", len(s), MaxDigits)
+		if s, ok := v.(starlark.String); ok && len(s) > maxDigits {
+			return nil, fmt.Errorf("int: string of %d characters, at most %d can be read", len(s), maxDigits)
 		}
 	}
 	for _, kv := range c.kwargs {
-		if s, ok := kv[1].(starlark.String); ok && len(s) > MaxDigits {
-			return nil, fmt.Errorf("int: string of %d characters, at most %d can be read", len(s), MaxDigits)
+		if s, ok := kv[1].(starlark.String); ok && len(s) > maxDigits {
+			return nil, fmt.Errorf("int: string of %d characters, at most %d can be read", len(s), maxDigits)
 		}
 		if err := b.numberCost(kv[1]); err != nil {
 			return nil, err
@@ -384,7 +384,7 @@ func zip(b *Budget, c *call) (starlark.Value, error) {
 		}
 		row += elementWeight(iterable, n)
 	}
-	if err := b.Charge(int64(len(c.args)+1) * 3 * TinyWeight); err != nil {
+	if err := b.Charge(int64(len(c.args)+1) * 3 * tinyWeight); err != nil {
 		return nil, err
 	}
 	if slices.ContainsFunc(c.args, func(v starlark.Value) bool { return starlark.Len(v) < 0 }) {

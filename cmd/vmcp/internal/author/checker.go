@@ -159,10 +159,10 @@ func (e CheckerEnv) fix(f checkerFlags, problems diag.Problems) (more bool, err 
 	fixed, err := Apply(problems)
 	for _, p := range fixed {
 		if f.output != "text" {
-			e.Say("%s", Line(p))
+			e.Say("%s", line(p))
 			continue
 		}
-		if _, err := fmt.Fprintln(e.Out, e.Secrets.Text(Line(p))); err != nil {
+		if _, err := fmt.Fprintln(e.Out, e.Secrets.Text(line(p))); err != nil {
 			return false, fmt.Errorf("write results: %w", err)
 		}
 	}

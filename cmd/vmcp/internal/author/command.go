@@ -121,8 +121,8 @@ func (c *ScripttestsCommand) Watch(ctx context.Context) (passed bool, err error)
 	if err != nil {
 		return false, err
 	}
-	watched := append([]string{c.Config}, append(Folders(cfg), c.Paths...)...)
-	w, err := Watch(watched...)
+	watched := append([]string{c.Config}, append(folders(cfg), c.Paths...)...)
+	w, err := watch(watched...)
 	if err != nil {
 		return false, fmt.Errorf("watch files: %w", err)
 	}
@@ -142,7 +142,7 @@ func (c *ScripttestsCommand) Watch(ctx context.Context) (passed bool, err error)
 }
 
 // next waits for a change that can affect tests, and returns these.
-func (c *ScripttestsCommand) next(ctx context.Context, w *Watcher) []string {
+func (c *ScripttestsCommand) next(ctx context.Context, w *watcher) []string {
 	reach := ReachOf(c.Config, c.Paths)
 	for {
 		changed := w.Next(ctx)

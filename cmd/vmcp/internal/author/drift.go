@@ -24,7 +24,7 @@ func Problems(cfg *config.Config, locked, live *lock.File) (problems diag.Proble
 			return
 		}
 		p := diag.Problem{Pos: diag.Pos{File: diag.File(cfg.Pins.Path), Line: lineOf(text, c.Name), Column: 1}, Code: "drift", Severity: diag.Warning,
-			Message: fmt.Sprintf("%s changed since %s was written: %s (%s)", c.Name, lock.DefaultFile, Describe(c), c.Class())}
+			Message: fmt.Sprintf("%s changed since %s was written: %s (%s)", c.Name, lock.DefaultFile, describe(c), c.Class())}
 		if c.Class() == lock.Breaking {
 			p.Severity = diag.Error
 		}
@@ -33,8 +33,8 @@ func Problems(cfg *config.Config, locked, live *lock.File) (problems diag.Proble
 	return problems
 }
 
-// Broken returns only the lines of scripts that changes break.
-func Broken(cfg *config.Config, locked, live *lock.File) (problems diag.Problems) {
+// broken returns only the lines of scripts that changes break.
+func broken(cfg *config.Config, locked, live *lock.File) (problems diag.Problems) {
 	each(cfg, locked, live, func(_ lock.Change, broken diag.Problems) { problems = append(problems, broken...) })
 	return problems
 }
@@ -56,7 +56,7 @@ func each(cfg *config.Config, locked, live *lock.File, f func(lock.Change, diag.
 			for _, p := range brokenBy(cfg, locked, live, c) {
 				if !had[p.Error()] {
 					p.Code, p.Severity, p.Fix = "drift", diag.Error, nil
-					p.Message = fmt.Sprintf("%s changed since %s was written: %s: %s", c.Name, lock.DefaultFile, Describe(c), p.Message)
+					p.Message = fmt.Sprintf("%s changed since %s was written: %s: %s", c.Name, lock.DefaultFile, describe(c), p.Message)
 					broken = append(broken, p)
 				}
 			}
@@ -73,8 +73,8 @@ func brokenBy(cfg *config.Config, locked, live *lock.File, c lock.Change) diag.P
 	return problems
 }
 
-// Describe describes a change in one line.
-func Describe(c lock.Change) string {
+// describe describes a change in one line.
+func describe(c lock.Change) string {
 	switch {
 	case c.Added():
 		return "it is new"

@@ -33,7 +33,7 @@ type found struct {
 func find(cfg *config.Config, paths []string) (*found, error) {
 	f := &found{names: map[string]bool{}}
 	if len(paths) == 0 {
-		dirs := Folders(cfg)
+		dirs := folders(cfg)
 		for _, dir := range dirs {
 			if err := f.below(dir); err != nil {
 				return nil, err
@@ -49,8 +49,8 @@ func find(cfg *config.Config, paths []string) (*found, error) {
 	return f, nil
 }
 
-// Folders returns the folders of a configuration's scripts and libraries, each once.
-func Folders(cfg *config.Config) (dirs []string) {
+// folders returns the folders of a configuration's scripts and libraries, each once.
+func folders(cfg *config.Config) (dirs []string) {
 	add := func(dir string) {
 		if !slices.Contains(dirs, filepath.Clean(dir)) {
 			dirs = append(dirs, filepath.Clean(dir))

@@ -80,7 +80,7 @@ func apply(name string, list diag.Problems) (fixed diag.Problems, err error) {
 		at = c.to
 	}
 	out.Write(data[at:])
-	return fixed, Replace(name, out.Bytes())
+	return fixed, replace(name, out.Bytes())
 }
 
 // touches reports whether two changes overlap and differ.
@@ -130,7 +130,7 @@ func offset(data []byte, lines []int, line, column int) (int, bool) {
 	return end, n == column
 }
 
-// Line is the message for a fixed problem, in the form of a printed problem.
-func Line(p diag.Problem) string {
+// line is the message for a fixed problem, in the form of a printed problem.
+func line(p diag.Problem) string {
 	return fmt.Sprintf("%s: fixed: %s [%s]", p.Pos, p.Fix.Title, p.Code)
 }

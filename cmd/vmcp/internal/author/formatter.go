@@ -26,8 +26,8 @@ type UsageError string
 
 func (e UsageError) Error() string { return string(e) }
 
-// Result is the result for one file.
-type Result struct {
+// result is the result for one file.
+type result struct {
 	File    string `json:"file"`
 	Changed bool   `json:"changed"`
 	Diff    string `json:"diff,omitempty"` // unified, where the file is not written
@@ -87,8 +87,8 @@ func isYAML(path string) bool {
 	return slices.Contains([]string{".yaml", ".yml"}, filepath.Ext(path))
 }
 
-// Named returns a configuration file and all scripts that it names.
-func Named(path string) ([]string, error) {
+// named returns a configuration file and all scripts that it names.
+func named(path string) ([]string, error) {
 	data, err := config.ReadFile(path)
 	if err != nil {
 		return nil, err
@@ -110,8 +110,8 @@ func Named(path string) ([]string, error) {
 
 // Format formats one file in place, atomically and with the mode that it has; with checkOnly it
 // writes nothing. A file with problems is not changed.
-func Format(path string, checkOnly bool) Result {
-	r := Result{File: diag.File(path)}
+func Format(path string, checkOnly bool) result {
+	r := result{File: diag.File(path)}
 	data, err := files.Read(path, config.MaxFile)
 	if err != nil {
 		r.Err = fmt.Errorf("%s: %w", r.File, files.Cause(err))
@@ -125,15 +125,15 @@ func Format(path string, checkOnly bool) Result {
 		r.Diff = string(diff.Diff(r.File, data, r.File, out))
 		return r
 	}
-	if err := Replace(path, out); err != nil {
+	if err := replace(path, out); err != nil {
 		r.Err, r.Changed = fmt.Errorf("%s: %w", r.File, files.Cause(err)), false
 	}
 	return r
 }
 
 // Text formats a text that is in no file.
-func Text(name string, data []byte, checkOnly bool) (Result, []byte) {
-	r := Result{File: diag.File(name)}
+func Text(name string, data []byte, checkOnly bool) (result, []byte) {
+	r := result{File: diag.File(name)}
 	out := r.text(name, data)
 	if r.Changed && checkOnly {
 		r.Diff = string(diff.Diff(r.File, data, r.File, out))
@@ -142,7 +142,7 @@ func Text(name string, data []byte, checkOnly bool) (Result, []byte) {
 }
 
 // text formats a text, and notes in the result whether it changed and its problems.
-func (r *Result) text(path string, data []byte) []byte {
+func (r *result) text(path string, data []byte) []byte {
 	out, err := formatted(path, data)
 	var found script.Errors
 	switch {
@@ -178,9 +178,9 @@ func problem(file string, e *script.Error) diag.Problem {
 	return check.Problem(script.File{Name: e.Pos.Filename()}, "syntax", e)
 }
 
-// Replace writes a file by rename; a symbolic link stays, and its target is replaced. A file without write
+// replace writes a file by rename; a symbolic link stays, and its target is replaced. A file without write
 // permission is not replaced.
-func Replace(path string, data []byte) error {
+func replace(path string, data []byte) error {
 	real, err := filepath.EvalSymlinks(path)
 	if err != nil {
 		return err

@@ -160,7 +160,7 @@ func (e PinningEnv) run(ctx context.Context, f pinningFlags, asJSON bool) error 
 	if err != nil {
 		return err
 	}
-	done.Breaks = Broken(cfg, before, after)
+	done.Breaks = broken(cfg, before, after)
 	return e.show(done, f.check, f.check || len(s.names) > 0, asJSON)
 }
 

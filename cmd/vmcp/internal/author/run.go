@@ -41,14 +41,14 @@ func FormatterRun(ctx context.Context, paths []string, o FormatterOptions) error
 	var names []string
 	var err error
 	if len(paths) == 0 {
-		names, err = Named(o.Config)
+		names, err = named(o.Config)
 	} else {
 		names, err = Files(paths)
 	}
 	if err != nil {
 		return err
 	}
-	var results []Result
+	var results []result
 	for _, name := range names {
 		if ctx.Err() != nil {
 			return ctx.Err()
@@ -67,7 +67,7 @@ func (o FormatterOptions) input() error {
 	}
 	r, out := Text(standardInput, data, o.Check)
 	if o.Check || o.JSON {
-		return o.show([]Result{r})
+		return o.show([]result{r})
 	}
 	if len(r.Problems) > 0 {
 		return r.Problems
@@ -86,7 +86,7 @@ func (o FormatterOptions) write(text string) error {
 }
 
 // show prints the results.
-func (o FormatterOptions) show(results []Result) error {
+func (o FormatterOptions) show(results []result) error {
 	problems := diag.Problems{}
 	wrong := false
 	for _, r := range results {
@@ -112,18 +112,18 @@ func (o FormatterOptions) show(results []Result) error {
 	return err
 }
 
-// Report is the JSON of the command.
-type Report struct {
-	Files    []Result      `json:"files"`
+// report is the JSON of the command.
+type report struct {
+	Files    []result      `json:"files"`
 	Problems diag.Problems `json:"problems"`
 }
 
 // Form is the end of the help, which describes that JSON.
-var FormatterForm = cli.Of(Report{})
+var FormatterForm = cli.Of(report{})
 
-func (o FormatterOptions) finish(results []Result, problems diag.Problems) error {
+func (o FormatterOptions) finish(results []result, problems diag.Problems) error {
 	if !o.JSON {
 		return o.Problems(problems, false)
 	}
-	return o.Print(Report{append([]Result{}, results...), problems})
+	return o.Print(report{append([]result{}, results...), problems})
 }

@@ -17,16 +17,16 @@ import (
 // a file in several steps.
 const settle = 100 * time.Millisecond
 
-// Watcher reports changes of files below folders.
-type Watcher struct{ w *fsnotify.Watcher }
+// watcher reports changes of files below folders.
+type watcher struct{ w *fsnotify.Watcher }
 
-// Watch starts watching folders, at any depth, and the folders of files.
-func Watch(paths ...string) (*Watcher, error) {
+// watch starts watching folders, at any depth, and the folders of files.
+func watch(paths ...string) (*watcher, error) {
 	w, err := fsnotify.NewWatcher()
 	if err != nil {
 		return nil, err
 	}
-	watcher := &Watcher{w}
+	watcher := &watcher{w}
 	for _, path := range paths {
 		watcher.add(path)
 	}
@@ -34,7 +34,7 @@ func Watch(paths ...string) (*Watcher, error) {
 }
 
 // add watches a folder and those below it, or the folder of a file. Errors are ignored.
-func (w *Watcher) add(path string) {
+func (w *watcher) add(path string) {
 	_ = filepath.WalkDir(path, func(name string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
@@ -51,10 +51,10 @@ func (w *Watcher) add(path string) {
 }
 
 // Close stops watching.
-func (w *Watcher) Close() error { return w.w.Close() }
+func (w *watcher) Close() error { return w.w.Close() }
 
 // Next waits for changes, and returns the changed files, sorted; nil when ctx has ended.
-func (w *Watcher) Next(ctx context.Context) (changed []string) {
+func (w *watcher) Next(ctx context.Context) (changed []string) {
 	var quiet <-chan time.Time
 	for {
 		select {

@@ -20,8 +20,8 @@ type JsonformForm struct {
 	Text  string // the form itself, where there is no type
 }
 
-// Custom is a type that encodes itself.
-type Custom interface {
+// custom is a type that encodes itself.
+type custom interface {
 	// JSONForm is a value whose type is described instead.
 	JSONForm() any
 }
@@ -106,8 +106,8 @@ func (w *writer) body(t reflect.Type) string {
 		return "time"
 	case t == reflect.TypeFor[json.RawMessage]():
 		return "any"
-	case t.Implements(reflect.TypeFor[Custom]()):
-		return w.of(reflect.TypeOf(reflect.Zero(t).Interface().(Custom).JSONForm()))
+	case t.Implements(reflect.TypeFor[custom]()):
+		return w.of(reflect.TypeOf(reflect.Zero(t).Interface().(custom).JSONForm()))
 	case t.Implements(reflect.TypeFor[encoding.TextMarshaler]()):
 		return "string"
 	}

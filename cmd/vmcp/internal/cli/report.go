@@ -16,14 +16,14 @@ import (
 // Formats are the values of --output.
 var Formats = []string{"text", "json", "sarif", "github"}
 
-// Report is the JSON of problems.
-type Report struct {
+// report is the JSON of problems.
+type report struct {
 	Valid    bool          `json:"valid"` // the exit code is 0
 	Problems diag.Problems `json:"problems"`
 }
 
 // Form is the end of the help of commands that print it.
-var ReportForm = Of(Report{})
+var ReportForm = Of(report{})
 
 // Write prints problems; valid reports whether the exit code is 0. hide hides secrets in
 // each text.
@@ -31,7 +31,7 @@ func Write(w io.Writer, format string, problems diag.Problems, valid bool, hide 
 	var err error
 	switch format {
 	case "json":
-		err = encode(w, Report{valid, append(diag.Problems{}, problems...)})
+		err = encode(w, report{valid, append(diag.Problems{}, problems...)})
 	case "sarif":
 		err = encode(w, sarifOf(problems))
 	case "github":

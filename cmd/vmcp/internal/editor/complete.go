@@ -109,15 +109,15 @@ func (q *query) file() string { return diag.File(q.doc.path) }
 func (q *query) items() []completionItem {
 	c := q.context
 	switch c.Kind {
-	case Name:
+	case name:
 		return q.names()
 	case Argument:
 		return append(q.parameters(), q.names()...)
-	case Field:
+	case field:
 		return q.fields()
-	case Index:
+	case index:
 		return fieldItems(check.Fields(q.typeOf(c.Of)))
-	case Text, Key:
+	case Text, key:
 		return q.texts()
 	}
 	return nil
@@ -330,7 +330,7 @@ func (q *query) texts() (items []completionItem) {
 		return items
 	}
 	tool, ok := q.tool(c.Tool)
-	if !ok || c.Kind != Key || c.Depth != 1 {
+	if !ok || c.Kind != key || c.Depth != 1 {
 		return nil
 	}
 	required := string(jsonscan.Get(tool.Input, "required"))

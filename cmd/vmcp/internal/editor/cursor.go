@@ -18,11 +18,11 @@ type Kind int
 // The kinds of what can be written.
 const (
 	Nothing  Kind = iota // a comment, a number, the end of an expression
-	Name                 // a name, or a place where one may begin
-	Field                // the name after a dot
+	name                 // a name, or a place where one may begin
+	field                // the name after a dot
 	Text                 // a string
-	Key                  // a string that is a key of a dict
-	Index                // a string between brackets after an expression
+	key                  // a string that is a key of a dict
+	index                // a string between brackets after an expression
 	Argument             // a name that may be that of a parameter of a call
 )
 
@@ -119,7 +119,7 @@ func At(src string) Context {
 		}
 	}
 	if s.dot {
-		return s.around(Context{Kind: Field, Of: s.last})
+		return s.around(Context{Kind: field, Of: s.last})
 	}
 	if s.last != nil || s.text != nil {
 		return Context{}
@@ -192,7 +192,7 @@ func (s *scanner) word() (Context, bool) {
 	}
 	if s.at == len(s.src) {
 		if s.dot {
-			return s.around(Context{Kind: Field, Word: word, Of: s.last}), true
+			return s.around(Context{Kind: field, Word: word, Of: s.last}), true
 		}
 		return s.begun(word), true
 	}
@@ -212,7 +212,7 @@ func (s *scanner) word() (Context, bool) {
 
 // begun is the context of a name that is being written or may begin here.
 func (s *scanner) begun(word string) Context {
-	c := s.around(Context{Kind: Name, Word: word})
+	c := s.around(Context{Kind: name, Word: word})
 	if f := s.top(); f.open == '(' && f.of != nil && f.key == "" && f.tokens == 0 {
 		c.Kind = Argument
 	}
@@ -246,9 +246,9 @@ func (s *scanner) str(start int) (Context, bool) {
 	switch f := s.top(); {
 	case f.tokens > 0 || s.last != nil:
 	case f.open == '[' && f.of != nil:
-		c.Kind, c.Of = Index, f.of
+		c.Kind, c.Of = index, f.of
 	case f.open == '{' && !f.value:
-		c.Kind, c.Keys = Key, f.keys
+		c.Kind, c.Keys = key, f.keys
 	}
 	return c, true
 }

@@ -404,7 +404,7 @@ func TestProtocol(t *testing.T) {
 			t.Errorf("%.40q is a message", header)
 		}
 	}
-	if err := LspRun(t.Context(), strings.NewReader(""), io.Discard, LspOptions{}); !errors.Is(err, ErrNoShutdown) {
+	if err := LspRun(t.Context(), strings.NewReader(""), io.Discard, LspOptions{}); !errors.Is(err, errNoShutdown) {
 		t.Errorf("an editor that is gone: %v", err)
 	}
 }

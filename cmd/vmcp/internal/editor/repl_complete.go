@@ -30,15 +30,15 @@ func (s *session) complete(text string) (word string, candidates []string) {
 	}
 	c := At(text)
 	switch c.Kind {
-	case Name, Argument:
+	case name, Argument:
 		candidates = s.nameCandidates()
-	case Field:
+	case field:
 		candidates = fieldsOf(s.lookup(c.Of))
-	case Index:
+	case index:
 		for _, k := range s.keysOf(c.Of) {
 			candidates = append(candidates, k+closing(c.Quote)+"]")
 		}
-	case Text, Key:
+	case Text, key:
 		candidates = s.textCandidates(c)
 	}
 	return c.Word, candidates
@@ -76,7 +76,7 @@ func (s *session) textCandidates(c Context) (candidates []string) {
 		return candidates
 	}
 	input := s.input(c, ok)
-	if c.Kind != Key || c.Depth != 1 || input == nil {
+	if c.Kind != key || c.Depth != 1 || input == nil {
 		return nil
 	}
 	jsonscan.Each(jsonscan.Get(input, "properties"), func(name, _ []byte) bool {

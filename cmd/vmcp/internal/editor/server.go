@@ -71,8 +71,8 @@ type incoming struct {
 	err     error
 }
 
-// ErrNoShutdown is returned when the editor ends the session without a shutdown request.
-var ErrNoShutdown = errors.New("the editor closed the connection without a shutdown request")
+// errNoShutdown is returned when the editor ends the session without a shutdown request.
+var errNoShutdown = errors.New("the editor closed the connection without a shutdown request")
 
 // Run serves an editor until the session ends. The error is nil after shutdown, and when ctx ends.
 func LspRun(ctx context.Context, in io.Reader, out io.Writer, o LspOptions) error {
@@ -132,7 +132,7 @@ func (s *server) ended(err error) error {
 		return nil
 	}
 	if errors.Is(err, io.EOF) {
-		return ErrNoShutdown
+		return errNoShutdown
 	}
 	return err
 }
@@ -145,7 +145,7 @@ func (s *server) message(content []byte) (exit bool, err error) {
 	}
 	if m.Method == "exit" {
 		if !s.shutdown {
-			return true, ErrNoShutdown
+			return true, errNoShutdown
 		}
 		return true, nil
 	}

@@ -31,8 +31,8 @@ const (
 	fail = "fail"
 )
 
-// Check is the result of one check.
-type Check struct {
+// check is the result of one check.
+type check struct {
 	Name    string `json:"name"`
 	Status  string `json:"status"` // ok, warn or fail
 	Message string `json:"message"`
@@ -41,7 +41,7 @@ type Check struct {
 
 // examined is the JSON of the command.
 type examined struct {
-	Checks []Check `json:"checks"`
+	Checks []check `json:"checks"`
 }
 
 // doctor checks everything that an endpoint needs to work.
@@ -52,7 +52,7 @@ type doctor struct {
 	secrets secret.Redactor
 	cfg     *config.Config
 	running *status.Status // nil: the endpoint does not answer
-	checks  []Check
+	checks  []check
 }
 
 func (e Env) doctor() *cobra.Command {
@@ -90,7 +90,7 @@ tools is longer than clients accept. The exit code is 1 if a check fails, not fo
 
 // add adds the result of a check.
 func (d *doctor) add(name, state, hint, format string, args ...any) {
-	d.checks = append(d.checks, Check{Name: name, Status: state, Hint: hint, Message: fmt.Sprintf(format, args...)})
+	d.checks = append(d.checks, check{Name: name, Status: state, Hint: hint, Message: fmt.Sprintf(format, args...)})
 }
 
 func (d *doctor) print(asJSON bool) error {

@@ -23,7 +23,7 @@ import (
 
 // remotes checks the URL of each backend, concurrently.
 func (d *doctor) remotes(ctx context.Context) {
-	found := make([]Check, len(d.cfg.Backends))
+	found := make([]check, len(d.cfg.Backends))
 	var wait sync.WaitGroup
 	for i := range d.cfg.Backends {
 		b := &d.cfg.Backends[i]
@@ -40,11 +40,11 @@ func (d *doctor) remotes(ctx context.Context) {
 }
 
 // remote requests one URL and reports what is wrong with it.
-func (d *doctor) remote(ctx context.Context, b *config.Backend) Check {
+func (d *doctor) remote(ctx context.Context, b *config.Backend) check {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	c := Check{Name: "url"}
-	about := func(state, hint, format string, args ...any) Check {
+	c := check{Name: "url"}
+	about := func(state, hint, format string, args ...any) check {
 		c.Status, c.Hint, c.Message = state, hint, "backend "+b.Name+": "+fmt.Sprintf(format, args...)
 		return c
 	}
