@@ -9,7 +9,7 @@ import (
 )
 
 func TestTableOfQuestions(t *testing.T) {
-	table := conn.QuestionsNew()
+	table := conn.NewQuestions()
 	one, two := json.RawMessage(`1`), json.RawMessage(`"1"`)
 	ctx, cancel := context.WithCancel(t.Context())
 	if !table.Add(one, func() {}, 2) || !table.Add(two, cancel, 2) || table.Add(json.RawMessage(`3`), nil, 2) {

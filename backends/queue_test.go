@@ -14,7 +14,7 @@ const maxQueued = 4 << 20
 
 // TestFullQueueGivesTheCallUp: a result is not forwarded if messages before it were dropped.
 func TestFullQueueGivesTheCallUp(t *testing.T) {
-	q := conn.QueueNew()
+	q := conn.NewQueue()
 	note := wire.Message{Method: wire.LogMessage, Params: make(json.RawMessage, 100_000)}
 	n := 0
 	for q.Put(note) {
@@ -31,7 +31,7 @@ func TestFullQueueGivesTheCallUp(t *testing.T) {
 
 // Of two responses the first one counts, also if both are queued.
 func TestTheFirstAnswerCounts(t *testing.T) {
-	q := conn.QueueNew()
+	q := conn.NewQueue()
 	for _, result := range []string{`1`, `2`} {
 		q.Finish(wire.Message{Result: []byte(result)}, nil)
 	}

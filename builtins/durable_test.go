@@ -68,7 +68,7 @@ type trial struct {
 }
 
 func newTrial(p *script.Program, how script.Repeat) *trial {
-	return &trial{p, &keyed{Host: world(), answers: map[string]answered{}}, script.JournalNew(), how}
+	return &trial{p, &keyed{Host: world(), answers: map[string]answered{}}, script.NewJournal(), how}
 }
 
 func (r *trial) run(ctx context.Context, j script.Journal) (string, error) {

@@ -70,7 +70,7 @@ func TestPagesEachGoesThroughAnyAmount(t *testing.T) {
 func TestPagesEachIsReplayed(t *testing.T) {
 	h := &scripttest.Host{Tools: map[string]scripttest.Tool{"rows": rows}, Answer: scripttest.Later}
 	limits := script.Limits{Memory: 32 << 20, Steps: 10_000_000}
-	p, j := scripttest.Compile(t, countsRows), script.JournalNew()
+	p, j := scripttest.Compile(t, countsRows), script.NewJournal()
 	o := script.RunOptions{Host: h, Journal: j, Limits: limits, Args: json.RawMessage(`{"ask":true}`)}
 	_, err := p.Run(t.Context(), o)
 	var suspended *script.Suspended

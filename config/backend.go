@@ -14,7 +14,7 @@ import (
 
 // Backend has the fields of a backend entry. Strings have the syntax of vmcp.yaml, with ${NAME} for
 // variables.
-type EditBackend struct {
+type EditedBackend struct {
 	Name      string
 	URL       string
 	Transport string
@@ -29,7 +29,7 @@ type EditBackend struct {
 }
 
 // Add appends backends to those of a vmcp.yaml. The error names a backend that exists already.
-func Add(data []byte, all ...EditBackend) ([]byte, error) {
+func Add(data []byte, all ...EditedBackend) ([]byte, error) {
 	for _, b := range all {
 		t, err := editRead(data)
 		if err != nil {
@@ -45,7 +45,7 @@ func Add(data []byte, all ...EditBackend) ([]byte, error) {
 	return data, nil
 }
 
-func (t *text) add(b *EditBackend) ([]byte, error) {
+func (t *text) add(b *EditedBackend) ([]byte, error) {
 	switch {
 	case t.root != nil && t.root.Style&yaml.FlowStyle != 0 && t.list == nil:
 		return nil, fmt.Errorf("line %d: the file is one mapping in braces without backends; add backends: [] to it", t.root.Line)
@@ -83,7 +83,7 @@ func (t *text) dashLine(item *yaml.Node) int {
 }
 
 // addFlow adds a backend to a flow sequence, which is in brackets.
-func (t *text) addFlow(b *EditBackend) ([]byte, error) {
+func (t *text) addFlow(b *EditedBackend) ([]byte, error) {
 	begin := t.offset(t.list.Line, t.list.Column)
 	end, last := t.closing(begin)
 	if end < 0 {
@@ -187,7 +187,7 @@ func (t *text) removeFlow(i int) ([]byte, error) {
 }
 
 // block is a backend as an item of a block sequence, each line with its line end.
-func (t *text) block(b *EditBackend, indent int) string {
+func (t *text) block(b *EditedBackend, indent int) string {
 	var out strings.Builder
 	in := strings.Repeat(" ", indent)
 	line := func(format string, args ...any) {
@@ -211,7 +211,7 @@ func (t *text) block(b *EditBackend, indent int) string {
 }
 
 // flow is a backend as a flow mapping, in braces.
-func (b *EditBackend) flow() string {
+func (b *EditedBackend) flow() string {
 	var parts []string
 	for _, f := range b.fields() {
 		value := f.value
@@ -229,7 +229,7 @@ type field struct {
 	members     []string
 }
 
-func (b *EditBackend) fields() (all []field) {
+func (b *EditedBackend) fields() (all []field) {
 	put := func(name, value string, written bool) {
 		if written {
 			all = append(all, field{name: name, value: value})

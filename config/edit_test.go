@@ -36,7 +36,7 @@ var files = []string{
 	"backends: &all\n  - &one\n    name: a\n    url: http://x/mcp\n",
 }
 
-var backends = []config.EditBackend{
+var backends = []config.EditedBackend{
 	{Name: "new", URL: "https://${HOST:-h}/mcp", Headers: map[string]string{"Authorization": "Bearer ${TOKEN}", "X: odd": "a # b"}, Transport: "sse", Timeout: "5s"},
 	{Name: "new", Command: "npx", Args: []string{"-y", "@scope/pkg", "", "a b", "1", "true", "null", "~", "a: b", "- x", "#x", "\"q\"", "two\nlines", "ümläut", "{x}", "[y]", "*z", "&a", "%p", "a,b"},
 		Env: map[string]string{"A": "1", "B": "", "C": "yes", "D": " blank "}, Cwd: "a b/c", Disabled: true, Prefix: new(string)},
@@ -55,7 +55,7 @@ func TestAddAndRemove(t *testing.T) {
 	}
 }
 
-func addAndRemove(t *testing.T, data []byte, b config.EditBackend) {
+func addAndRemove(t *testing.T, data []byte, b config.EditedBackend) {
 	before := parsed(t, data)
 	added, err := config.Add(bytes.Clone(data), b)
 	if err != nil {
@@ -93,7 +93,7 @@ func parsed(t *testing.T, data []byte) map[string]any {
 }
 
 // fieldsOf decodes a backend with a YAML parser.
-func fieldsOf(b config.EditBackend) map[string]any {
+func fieldsOf(b config.EditedBackend) map[string]any {
 	out := map[string]any{"name": b.Name}
 	for name, value := range map[string]string{"url": b.URL, "transport": b.Transport, "command": b.Command, "cwd": b.Cwd, "timeout": b.Timeout} {
 		if value != "" {
@@ -154,20 +154,20 @@ func TestErrors(t *testing.T) {
 		{"{name: x}", "line 1: the file is one mapping in braces without backends; add backends: [] to it"},
 		{"- a", "line 1: want a mapping"},
 	} {
-		if _, err := config.Add([]byte(tt.text), config.EditBackend{Name: "new", Command: "x"}); err == nil || err.Error() != tt.want {
+		if _, err := config.Add([]byte(tt.text), config.EditedBackend{Name: "new", Command: "x"}); err == nil || err.Error() != tt.want {
 			t.Errorf("Add to %q: %v, want %s", tt.text, err, tt.want)
 		}
 	}
 	if _, err := config.Remove([]byte("backends: []"), "x"); !errors.Is(err, config.ErrNone) {
 		t.Errorf("Remove of none: %v", err)
 	}
-	if _, err := config.Add([]byte("a: ["), config.EditBackend{}); err == nil {
+	if _, err := config.Add([]byte("a: ["), config.EditedBackend{}); err == nil {
 		t.Error("a file that does not parse is changed")
 	}
 }
 
 func ExampleAdd() {
-	data, err := config.Add([]byte("name: office # ours\n"), config.EditBackend{Name: "files", Command: "npx", Args: []string{"-y", "files"}})
+	data, err := config.Add([]byte("name: office # ours\n"), config.EditedBackend{Name: "files", Command: "npx", Args: []string{"-y", "files"}})
 	fmt.Printf("%s%v\n", data, err)
 	// Output:
 	// name: office # ours

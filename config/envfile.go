@@ -26,7 +26,7 @@ func envfileRead(file, code string) (map[string]string, diag.Problems, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	variables, problems := envfileParse(diag.File(file), string(data), code)
+	variables, problems := parseEnvFile(diag.File(file), string(data), code)
 	return variables, problems, nil
 }
 
@@ -59,7 +59,7 @@ const maxFile = 1 << 20
 
 // parse parses lines of NAME=value. A value may be in double quotes, with the escapes \n, \t, \"
 // and \\, or in single quotes, without escapes. Lines that are empty or begin with # are ignored.
-func envfileParse(file, text, code string) (map[string]string, diag.Problems) {
+func parseEnvFile(file, text, code string) (map[string]string, diag.Problems) {
 	variables := map[string]string{}
 	var problems diag.Problems
 	text = strings.TrimPrefix(text, "\ufeff")

@@ -35,7 +35,7 @@ func hash(t *testing.T, vmcp, script string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return proxy.FingerprintOf(cfg)
+	return proxy.Fingerprint(cfg)
 }
 
 // TestOf: comments, the order of keys, the folder and the values of variables do not change the hash; the content of the
@@ -69,7 +69,7 @@ func TestOfGo(t *testing.T) {
 	of := func(token, url string) string {
 		cfg := &config.Config{Backends: []config.Backend{{Name: "a", URL: url, Headers: map[string]string{"Authorization": token}}}}
 		cfg.Complete()
-		return proxy.FingerprintOf(cfg)
+		return proxy.Fingerprint(cfg)
 	}
 	if of("Bearer first-token", "http://a.example") != of("Bearer second-token", "http://a.example") {
 		t.Error("the value of a header changes the hash")
@@ -81,7 +81,7 @@ func TestOfGo(t *testing.T) {
 		cfg := &config.Config{}
 		cfg.Listen, cfg.Admin.Listen, cfg.Cluster.Listen, cfg.Cluster.Advertise = at, at, at, at
 		cfg.Complete()
-		return proxy.FingerprintOf(cfg)
+		return proxy.Fingerprint(cfg)
 	}
 	if replica("10.0.0.7:4485") != replica("10.0.0.8:4485") {
 		t.Error("where a replica is reached changes the hash")

@@ -83,7 +83,7 @@ func TestCheckOfHostAndOrigin(t *testing.T) {
 		{name: "loopback's name from afar", hosts: hosts, local: there, host: "localhost", want: "host"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			from, err := edge.OriginNew(tt.hosts, tt.origins).Check(request(tt.local, tt.host, tt.from...))
+			from, err := edge.NewOrigins(tt.hosts, tt.origins).Check(request(tt.local, tt.host, tt.from...))
 			if tt.want == "" && (err != nil || tt.from != nil && from != tt.from[0]) {
 				t.Errorf("Check = %q, %v", from, err)
 			}

@@ -90,7 +90,7 @@ func TestLegacyAsksOnce(t *testing.T) {
 charged = call("charge", {"amount": "5"}, step = "charge")
 sure = ask("Sure?", {"type": "object"}, step = "sure", on_decline = "continue")
 return answer({"id": charged["id"], "said": sure["action"]})`
-	store := script.JournalNew()
+	store := script.NewJournal()
 	_, err := runLegacy(t, h, `"answer", "ask", "call"`, body, script.RunOptions{Journal: store})
 	if suspended := new(script.Suspended); !errors.As(err, &suspended) {
 		t.Fatalf("the first run ends with %v, want it suspended", err)
@@ -115,7 +115,7 @@ func TestLegacyDeadlinesOutliveTheProcess(t *testing.T) {
 deadline("10m")
 ask("Sure?", {"type": "object"}, step = "sure", timeout = "1h", on_decline = "continue", on_cancel = "continue")
 return call("charge", step = "charge")`
-		o := script.RunOptions{Journal: script.JournalNew()}
+		o := script.RunOptions{Journal: script.NewJournal()}
 		began := time.Now()
 		_, err := runLegacy(t, h, `"answer", "ask", "call", "deadline"`, body, o)
 		var s *script.Suspended

@@ -17,7 +17,7 @@ import (
 )
 
 // awaitState waits until the only run of a tool has a state, and returns its id.
-func awaitState(t *testing.T, kept durable.RunsStore, tool string, state durable.RunsState) string {
+func awaitState(t *testing.T, kept durable.Store, tool string, state durable.State) string {
 	t.Helper()
 	for {
 		changed := kept.Changed()
@@ -52,7 +52,7 @@ func counted(t *testing.T, url, tool string) (total int, outcomes string) {
 	return total, outcomes
 }
 
-func cancelWaiting(t *testing.T, kept durable.RunsStore, url string) {
+func cancelWaiting(t *testing.T, kept durable.Store, url string) {
 	asks(t, first(modernCall(t, url, "asking", "")))
 	if err := kept.Cancel(t.Context(), awaitState(t, kept, "asking", durable.Waiting), "enough"); err != nil {
 		t.Error(err)
@@ -61,7 +61,7 @@ func cancelWaiting(t *testing.T, kept durable.RunsStore, url string) {
 
 func first(result, _ json.RawMessage) json.RawMessage { return result }
 
-func cancelRunning(t *testing.T, kept durable.RunsStore, url string) {
+func cancelRunning(t *testing.T, kept durable.Store, url string) {
 	go func() {
 		if err := kept.Cancel(t.Context(), awaitState(t, kept, "asking", durable.Running), "enough"); err != nil {
 			t.Error(err)
@@ -73,8 +73,8 @@ func cancelRunning(t *testing.T, kept durable.RunsStore, url string) {
 }
 
 // cancelUnowned cancels a run that this process has never seen.
-func cancelUnowned(t *testing.T, kept durable.RunsStore, _ string) {
-	r, _, err := kept.Start(t.Context(), durable.RunsRun{Tool: "asking", Args: json.RawMessage(`{}`)})
+func cancelUnowned(t *testing.T, kept durable.Store, _ string) {
+	r, _, err := kept.Start(t.Context(), durable.Run{Tool: "asking", Args: json.RawMessage(`{}`)})
 	if err == nil {
 		err = kept.Cancel(t.Context(), r.ID, "enough")
 	}
@@ -84,7 +84,7 @@ func cancelUnowned(t *testing.T, kept durable.RunsStore, _ string) {
 }
 
 // leaves sends a request, and disconnects when its run has begun.
-func leaves(t *testing.T, _ durable.RunsStore, url string) {
+func leaves(t *testing.T, _ durable.Store, url string) {
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
 		for metric(t, url, "vmcp_script_runs_running") != "1" {
@@ -97,7 +97,7 @@ func leaves(t *testing.T, _ durable.RunsStore, url string) {
 	}
 }
 
-func calls(t *testing.T, _ durable.RunsStore, url string) { modernCall(t, url, "asking", "") }
+func calls(t *testing.T, _ durable.Store, url string) { modernCall(t, url, "asking", "") }
 
 // TestRunsAreCountedOnce ends runs in every possible way.
 func TestRunsAreCountedOnce(t *testing.T) {
@@ -108,17 +108,17 @@ func TestRunsAreCountedOnce(t *testing.T) {
 	longHold := func(c *config.Config) { c.Runs.Hold = config.Duration(2 * time.Hour) }
 	for name, tt := range map[string]struct {
 		script string
-		act    func(*testing.T, durable.RunsStore, string)
+		act    func(*testing.T, durable.Store, string)
 		more   func(*config.Config)
-		kept   durable.RunsOptions
+		kept   durable.Options
 		want   string
 	}{
 		"done, without a row":         {script: "def run(p): return 1", want: "ok"},
 		"done":                        {script: `def run(p): return call_tool("pay")`, want: "ok"},
 		"failed":                      {script: `def run(p): fail("no" + str(call_tool("pay")))`, want: "error"},
 		"a limit":                     {script: `def run(p): return [call_tool("pay"), call_tool("pay")]`, want: "limit", more: func(c *config.Config) { c.ScriptedTools[0].Limits = &limits.Run{Calls: 1} }},
-		"no room for its journal":     {script: `def run(p): return [call_tool("pay"), call_tool("pay")]`, want: "limit", kept: durable.RunsOptions{MaxEntries: 1}},
-		"no room when it has to wait": {script: `def run(p): return [call_tool("look"), call_tool("look"), elicit("?")]`, want: "error", kept: durable.RunsOptions{MaxEntries: 1}},
+		"no room for its journal":     {script: `def run(p): return [call_tool("pay"), call_tool("pay")]`, want: "limit", kept: durable.Options{MaxEntries: 1}},
+		"no room when it has to wait": {script: `def run(p): return [call_tool("look"), call_tool("look"), elicit("?")]`, want: "error", kept: durable.Options{MaxEntries: 1}},
 		"the end of its life":         {script: waits, want: "limit", more: lifetime},
 		"a doubt that fails":          {script: `def run(p): return call_tool("pay")`, want: "error", more: func(c *config.Config) { c.Runs.OnDoubt = "fail" }},
 		"cancelled while it waits":    {script: waits, act: cancelWaiting, want: "cancelled"},
@@ -131,7 +131,7 @@ func TestRunsAreCountedOnce(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			kept := durable.MemoryNew(tt.kept, nil)
+			kept := durable.NewMemory(tt.kept, nil)
 			till, url, _ := startOver(t, kept, tt.script, tt.more)
 			if name == "a doubt that fails" {
 				till.breaks.Store(1)
@@ -143,7 +143,7 @@ func TestRunsAreCountedOnce(t *testing.T) {
 			for total, _ := counted(t, url, "asking"); total == 0; total, _ = counted(t, url, "asking") {
 				<-time.After(10 * time.Millisecond)
 			}
-			other, _, err := kept.Start(t.Context(), durable.RunsRun{Tool: "other", Args: json.RawMessage(`{}`)})
+			other, _, err := kept.Start(t.Context(), durable.Run{Tool: "other", Args: json.RawMessage(`{}`)})
 			if err == nil {
 				err = kept.Cancel(t.Context(), other.ID, "")
 			}

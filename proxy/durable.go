@@ -29,15 +29,15 @@ func (p *Proxy) newRuns() {
 }
 
 // inMemory makes a store in memory.
-func (p *Proxy) inMemory(c *config.Config) durable.RunsStore {
-	return durable.MemoryNew(sqlstore.InMemory(c), p.admission.Pool)
+func (p *Proxy) inMemory(c *config.Config) durable.Store {
+	return durable.NewMemory(sqlstore.InMemory(c), p.admission.Pool)
 }
 
 // untold makes a store for runs that are never kept beyond their request: it has no notifications.
-func (p *Proxy) untold(c *config.Config) durable.RunsStore {
+func (p *Proxy) untold(c *config.Config) durable.Store {
 	o := sqlstore.InMemory(c)
 	o.Notify = nil
-	return durable.MemoryNew(o, p.admission.Pool)
+	return durable.NewMemory(o, p.admission.Pool)
 }
 
 // outlived reports whether the store of runs outlives this process.
@@ -109,7 +109,7 @@ func (p *Proxy) closeRuns() {
 // ringOf is the key ring of the store, or else of the configuration's keys; nil without keys.
 func (p *Proxy) ringOf(cfg *config.Config) *durable.Ring {
 	if keys := sqlstore.Keys(cfg); p.ring == nil && len(keys) > 0 {
-		ring, _ := durable.SealNew(keys) // the keys were validated with the configuration
+		ring, _ := durable.NewSeal(keys) // the keys were validated with the configuration
 		return ring
 	}
 	return p.ring

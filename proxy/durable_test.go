@@ -95,21 +95,21 @@ func (c *till) serve(t *testing.T) string {
 }
 
 // startKept is start with a store that the test can use.
-func startKept(t *testing.T, script string, more func(*config.Config)) (*till, durablepkg.RunsStore, string) {
+func startKept(t *testing.T, script string, more func(*config.Config)) (*till, durablepkg.Store, string) {
 	t.Helper()
 	c, kept, url, _ := startKeptProxy(t, script, more)
 	return c, kept, url
 }
 
-func startKeptProxy(t *testing.T, script string, more func(*config.Config)) (*till, durablepkg.RunsStore, string, *proxy.Proxy) {
+func startKeptProxy(t *testing.T, script string, more func(*config.Config)) (*till, durablepkg.Store, string, *proxy.Proxy) {
 	t.Helper()
-	kept := durablepkg.MemoryNew(durablepkg.RunsOptions{}, nil)
+	kept := durablepkg.NewMemory(durablepkg.Options{}, nil)
 	c, url, p := startOver(t, kept, script, more)
 	return c, kept, url, p
 }
 
 // startOver is start over a store.
-func startOver(t *testing.T, kept durablepkg.RunsStore, script string, more func(*config.Config)) (*till, string, *proxy.Proxy) {
+func startOver(t *testing.T, kept durablepkg.Store, script string, more func(*config.Config)) (*till, string, *proxy.Proxy) {
 	t.Helper()
 	c := &till{calls: map[string]int{}}
 	url, p := startBefore(t, c, kept, script, more)
@@ -120,7 +120,7 @@ func startOver(t *testing.T, kept durablepkg.RunsStore, script string, more func
 }
 
 // startBefore is startOver in front of c, without waiting until it has started.
-func startBefore(t *testing.T, c *till, kept durablepkg.RunsStore, script string, more func(*config.Config)) (string, *proxy.Proxy) {
+func startBefore(t *testing.T, c *till, kept durablepkg.Store, script string, more func(*config.Config)) (string, *proxy.Proxy) {
 	t.Helper()
 	cfg := &config.Config{
 		SessionStorage: config.SessionStorage{Provider: config.StorageSQLite},
@@ -130,7 +130,7 @@ func startBefore(t *testing.T, c *till, kept durablepkg.RunsStore, script string
 	if more != nil {
 		more(cfg)
 	}
-	p := proxy.New(proxy.Options{Log: slog.New(slog.NewTextHandler(testLog{t}, nil)), OpenStore: func(*config.Config) (durablepkg.RunsStore, *durablepkg.Ring, error) { return kept, nil, nil }})
+	p := proxy.New(proxy.Options{Log: slog.New(slog.NewTextHandler(testLog{t}, nil)), OpenStore: func(*config.Config) (durablepkg.Store, *durablepkg.Ring, error) { return kept, nil, nil }})
 	srv := httptest.NewServer(p.Handler())
 	t.Cleanup(func() {
 		if err := p.Close(); err != nil {
@@ -200,7 +200,7 @@ func TestDoubtInALiveCall(t *testing.T) {
 	if again := call(url); !strings.Contains(again, "the run stopped in doubt") || meta.FindString(again) != meta.FindString(first) || c.did("pay") != 1 {
 		t.Errorf("the same request: %s; it was done %d times", again, c.did("pay"))
 	}
-	list, _, err := kept.List(t.Context(), durablepkg.Filter{States: []durablepkg.RunsState{durablepkg.Doubt}})
+	list, _, err := kept.List(t.Context(), durablepkg.Filter{States: []durablepkg.State{durablepkg.Doubt}})
 	if err != nil || len(list) != 1 {
 		t.Fatalf("%v, %v", list, err)
 	}
@@ -291,7 +291,7 @@ func TestCallOfABackendThatStarts(t *testing.T) {
 				want = "whether it happened is not known"
 			}
 			t.Run(tool+durable, func(t *testing.T) {
-				c, kept := &till{calls: map[string]int{}, starts: make(chan struct{})}, durablepkg.MemoryNew(durablepkg.RunsOptions{}, nil)
+				c, kept := &till{calls: map[string]int{}, starts: make(chan struct{})}, durablepkg.NewMemory(durablepkg.Options{}, nil)
 				url, _ := startBefore(t, c, kept, fmt.Sprintf("def run(params):\n    return call_tool(%q)\n", tool), func(c *config.Config) { c.ScriptedTools[0].Durable = durable })
 				c.breaks.Store(1)
 				answer := make(chan string, 1)
@@ -353,7 +353,7 @@ func TestWhatMayBeRepeated(t *testing.T) {
 			c.Aggregation.Tools = []config.WorkloadTools{{Workload: "till", Overrides: map[string]config.ToolOverride{tt.tool: {Repeatable: tt.override}}}}
 		})
 		modernCall(t, url, "asking", "")
-		list, _, err := kept.List(t.Context(), durablepkg.Filter{States: []durablepkg.RunsState{durablepkg.Waiting}})
+		list, _, err := kept.List(t.Context(), durablepkg.Filter{States: []durablepkg.State{durablepkg.Waiting}})
 		if err != nil || len(list) != 1 {
 			t.Fatalf("%v, %v", list, err)
 		}
@@ -404,7 +404,7 @@ func TestDoubtThatFails(t *testing.T) {
 	if result, failure := modernCall(t, url, "asking", ""); !strings.Contains(string(result), `"state":"failed"`) || !strings.Contains(string(result), `"isError":true`) {
 		t.Errorf("%s%s", result, failure)
 	}
-	if list, _, err := kept.List(t.Context(), durablepkg.Filter{States: []durablepkg.RunsState{durablepkg.Failed}}); err != nil || len(list) != 1 || c.did("pay") != 1 {
+	if list, _, err := kept.List(t.Context(), durablepkg.Filter{States: []durablepkg.State{durablepkg.Failed}}); err != nil || len(list) != 1 || c.did("pay") != 1 {
 		t.Errorf("the store has %+v, %v; the call was made %d times", list, err, c.did("pay"))
 	}
 }
@@ -424,7 +424,7 @@ func TestDrainSuspendsSleeps(t *testing.T) {
 	if got := <-answered; !strings.Contains(got, `"state":"sleeping"`) || !strings.Contains(got, `"requestState"`) {
 		t.Errorf("the request was answered: %s", got)
 	}
-	if list, _, err := kept.List(t.Context(), durablepkg.Filter{States: []durablepkg.RunsState{durablepkg.Sleeping}}); err != nil || len(list) != 1 || list[0].Wake.IsZero() {
+	if list, _, err := kept.List(t.Context(), durablepkg.Filter{States: []durablepkg.State{durablepkg.Sleeping}}); err != nil || len(list) != 1 || list[0].Wake.IsZero() {
 		t.Errorf("the store has %+v, %v", list, err)
 	}
 }
@@ -456,7 +456,7 @@ func TestDrainEndsQuestionsOfSessions(t *testing.T) {
 			if got := <-answered; !strings.Contains(got, want) {
 				t.Errorf("the client has %s, want %q", got, want)
 			}
-			list, _, err := kept.List(t.Context(), durablepkg.Filter{States: []durablepkg.RunsState{durablepkg.Waiting}})
+			list, _, err := kept.List(t.Context(), durablepkg.Filter{States: []durablepkg.State{durablepkg.Waiting}})
 			if err != nil || len(list) != 1 && durable != "never" {
 				t.Errorf("%d runs wait, %v", len(list), err)
 			}
@@ -477,7 +477,7 @@ func inTime(t *testing.T, call func(within time.Duration) json.RawMessage) (resu
 // TestLifetime: a run that exceeds its lifetime fails, in whatever way it waits.
 func TestLifetime(t *testing.T) {
 	testmode.Parallel(t)
-	var kept durablepkg.RunsStore
+	var kept durablepkg.Store
 	var url string
 	result := inTime(t, func(within time.Duration) json.RawMessage {
 		_, kept, url = startKept(t, "def run(params):\n    elicit(\"?\")\n", func(c *config.Config) {
@@ -487,7 +487,7 @@ func TestLifetime(t *testing.T) {
 	})
 	in := asks(t, result)
 	for {
-		list, _, err := kept.List(t.Context(), durablepkg.Filter{States: []durablepkg.RunsState{durablepkg.Failed}})
+		list, _, err := kept.List(t.Context(), durablepkg.Filter{States: []durablepkg.State{durablepkg.Failed}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -28,7 +28,7 @@ const maxFile = 4 << 20
 
 // Of is the hash of a configuration. A file that cannot be read is treated as missing: the package that uses its
 // content reports the error.
-func FingerprintOf(cfg *config.Config) string {
+func Fingerprint(cfg *config.Config) string {
 	h := sha256.New()
 	part(h, "configuration", written(cfg))
 	reads := cfg.Scripted()

@@ -41,7 +41,7 @@ func TestJournalsInMemoryAreBounded(t *testing.T) {
 
 // TestAnAnswerThatHasNoRoom: the run fails, and its journal records no doubt about the call.
 func TestAnAnswerThatHasNoRoom(t *testing.T) {
-	kept := durablepkg.MemoryNew(durablepkg.RunsOptions{MaxBytes: 2000}, nil)
+	kept := durablepkg.NewMemory(durablepkg.Options{MaxBytes: 2000}, nil)
 	c, url, _ := startOver(t, kept, "def run(params):\n    call_tool(\"pay\")\n    call_tool(\"bulk\")\n", nil)
 	result, failure := modernCall(t, url, "asking", "")
 	if failure != nil || !strings.Contains(string(result), "limit reached: maxBytes (2000B)") || c.did("bulk") != 1 {

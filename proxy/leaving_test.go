@@ -129,7 +129,7 @@ func TestASessionThatEndsInACall(t *testing.T) {
 // backend's call. One whose request has an idempotency key is paused after that call, and resumed by the same request.
 func TestAClientThatCancels(t *testing.T) {
 	for _, revision := range []string{"2025-11-25", "2026-07-28"} {
-		for key, want := range map[string]durablepkg.RunsState{"": durablepkg.Cancelled, "k": durablepkg.Paused} {
+		for key, want := range map[string]durablepkg.State{"": durablepkg.Cancelled, "k": durablepkg.Paused} {
 			t.Run(revision+" "+key, func(t *testing.T) {
 				underWay, cancelled, end, later := make(chan struct{}, 1), make(chan struct{}), make(chan struct{}), atomic.Int32{}
 				s := mcp.NewServer(&mcp.Implementation{Name: "slow", Version: "1"}, nil)

@@ -37,7 +37,7 @@ type notifier struct {
 }
 
 // New makes a Notifier that delivers nothing until Use.
-func notifierNew(o notifierOptions) *notifier { return &notifier{o: o} }
+func newNotifier(o notifierOptions) *notifier { return &notifier{o: o} }
 
 // Close stops delivering.
 func (n *notifier) Close() {
@@ -49,7 +49,7 @@ func (n *notifier) Close() {
 }
 
 // Use delivers the events of s as the configuration says. ring signs requests to a URL; nil: they are not signed.
-func (n *notifier) Use(of config.Notify, s durablepkg.RunsStore, ring *durablepkg.Ring) {
+func (n *notifier) Use(of config.Notify, s durablepkg.Store, ring *durablepkg.Ring) {
 	if n.of != nil && reflect.DeepEqual(*n.of, of) {
 		return
 	}
@@ -67,7 +67,7 @@ func (n *notifier) Use(of config.Notify, s durablepkg.RunsStore, ring *durablepk
 	var ctx context.Context
 	ctx, n.stop = context.WithCancel(context.Background())
 	done := n.done
-	if !n.o.Spawn(func() { defer close(done); durablepkg.NotifyRun(ctx, o) }) {
+	if !n.o.Spawn(func() { defer close(done); durablepkg.Notify(ctx, o) }) {
 		close(done)
 	}
 }

@@ -34,8 +34,8 @@ func TestPeopleAreTold(t *testing.T) {
 		})
 		cfg := bank.asking(sdkBackend(t, s, false), askingScript)
 		cfg.Runs.Notify = notify
-		p := proxy.New(proxy.Options{OpenStore: func(c *config.Config) (durablepkg.RunsStore, *durablepkg.Ring, error) {
-			return sqlstore.OpenStore(t.Context(), c, sqlstore.How{})
+		p := proxy.New(proxy.Options{OpenStore: func(c *config.Config) (durablepkg.Store, *durablepkg.Ring, error) {
+			return sqlstore.Open(t.Context(), c, sqlstore.How{})
 		}})
 		srv := httptest.NewServer(p.Handler())
 		if err := p.Apply(cfg); err != nil {

@@ -76,7 +76,7 @@ type Options struct {
 	RecordFull bool
 	// OpenStore opens the store of runs that the first configuration names; nil: runs are kept in memory regardless of
 	// it.
-	OpenStore func(*config.Config) (durable.RunsStore, *durable.Ring, error)
+	OpenStore func(*config.Config) (durable.Store, *durable.Ring, error)
 	// Joined is called with the id of this replica when the first configuration has made it join a cluster. May be nil.
 	Joined func(id string)
 	// Profile is the profile of the client on stdio; a configuration that lacks it is refused. "": none.
@@ -100,7 +100,7 @@ type Process struct{ admission *runs.Admission }
 
 // NewProcess makes a Process; charged is Options.Charged of all its endpoints.
 func NewProcess(charged func(bytes int64) (collecting <-chan struct{})) *Process {
-	return &Process{runs.AdmissionNew(charged)}
+	return &Process{runs.NewAdmission(charged)}
 }
 
 // Proxy is one endpoint over many backends. It is safe for concurrent use.
@@ -179,10 +179,10 @@ func New(o Options) *Proxy {
 	p := &Proxy{options: o, log: o.Log, secrets: o.Secrets, config: &config.Config{}, named: &secret.Redactor{}, settled: make(chan struct{}), started: make(chan struct{})}
 	p.lines = backends.New(func(s string) string { return p.secrets.Text(p.named.Text(s)) })
 	p.life, p.end = context.WithCancel(context.Background())
-	p.suspended = runs.SuspendedNew(p.spawn)
-	p.spans = observe.SpansNew(o.Tracer, p.secrets.Text)
-	p.record = recordNew(recordOptions{Server: o.Server, Out: o.AuditOut, Log: o.Log, Secrets: o.Secrets, Address: func(r *http.Request) string { return p.edge.AddressOf(r) }})
-	p.recording = runs.RecordingNew(runs.RecordingOptions{Log: o.Log, Secrets: o.Secrets, Recorded: o.Recorded, Full: o.RecordFull})
+	p.suspended = runs.NewSuspended(p.spawn)
+	p.spans = observe.NewSpans(o.Tracer, p.secrets.Text)
+	p.record = newRecord(recordOptions{Server: o.Server, Out: o.AuditOut, Log: o.Log, Secrets: o.Secrets, Address: func(r *http.Request) string { return p.edge.AddressOf(r) }})
+	p.recording = runs.NewRecording(runs.RecordingOptions{Log: o.Log, Secrets: o.Secrets, Recorded: o.Recorded, Full: o.RecordFull})
 	p.edge = edge.New(edge.Options{Handler: p, Log: o.Log, Profile: o.Profile, Page: p.servePage, Operators: p.serveOperators, Login: p.serveLogin, Refused: p.refused, Turned: p.record.Refused, Within: p.within})
 	p.subscriptions = subscriptions.New(subscriptions.Options{
 		Log: o.Log, Server: p.edge, Catalog: p.catalogOfSession, Followed: func(s *edge.Session) *subscriptions.Followed { return &peerOf(s).followed },
@@ -202,15 +202,15 @@ func New(o Options) *Proxy {
 		ListChanged: p.sessionListChanged,
 		Kept:        p.keptByBackend,
 	})
-	if p.admission = runs.AdmissionNew(o.Charged); o.Process != nil {
+	if p.admission = runs.NewAdmission(o.Charged); o.Process != nil {
 		p.admission = o.Process.admission.Beside()
 	}
 	p.scripts = &catalog.Set{}
 	p.catalog.Store(catalog.Build(p.config, nil, nil, p.scripts, p.introduction()))
 	p.newRuns()
-	p.notifier = notifierNew(notifierOptions{Log: p.log, Backends: p.backends.All, Spawn: p.spawn})
-	p.metrics = observe.MetricsNew(p.state, o.Metrics, o.MemoryLimit)
-	p.history = runs.HistoryNew(runs.HistoryOptions{Secrets: p.secrets, Store: p.runs.Store, Changed: func() { p.console.Wake() }})
+	p.notifier = newNotifier(notifierOptions{Log: p.log, Backends: p.backends.All, Spawn: p.spawn})
+	p.metrics = observe.NewMetrics(p.state, o.Metrics, o.MemoryLimit)
+	p.history = runs.NewHistory(runs.HistoryOptions{Secrets: p.secrets, Store: p.runs.Store, Changed: func() { p.console.Wake() }})
 	p.hosts = p.newHosts()
 	p.console = p.newConsole()
 	p.spawn(p.subscriptions.Announce)
@@ -287,7 +287,7 @@ func (p *Proxy) Apply(cfg *config.Config) error {
 		p.recording.Discard(target)
 		return err
 	}
-	before, profiles, hash := p.rules.Load(), p.config.Profiles, FingerprintOf(cfg)
+	before, profiles, hash := p.rules.Load(), p.config.Profiles, Fingerprint(cfg)
 	if err := p.adopt(cfg, scripts, rules); err != nil {
 		p.recording.Discard(target)
 		return err

@@ -92,7 +92,7 @@ def run(params):
     return [one] + parallel(lambda w: call_tool("book", {"what": w})["booked"], ["left", "right"])
 `
 
-func startDesk(t *testing.T, era, script string, more func(*config.Config)) (*desk, durable.RunsStore, string) {
+func startDesk(t *testing.T, era, script string, more func(*config.Config)) (*desk, durable.Store, string) {
 	d := &desk{}
 	_, kept, url := startKept(t, script, func(c *config.Config) {
 		c.Backends = []config.Backend{{Name: "desk", URL: eras[era](d, t)}}
@@ -203,7 +203,7 @@ func TestNobodyAnswersABackend(t *testing.T) {
 	for era := range eras {
 		t.Run(era, func(t *testing.T) {
 			var d *desk
-			var kept durable.RunsStore
+			var kept durable.Store
 			var url string
 			result := inTime(t, func(within time.Duration) json.RawMessage {
 				d, kept, url = startDesk(t, era, `def run(params): return try_call_tool("book", {"what": "it"})`, func(c *config.Config) {
@@ -265,7 +265,7 @@ func TestQuestionsOfARunAreBounded(t *testing.T) {
 // TestABackendAsksInAnotherProcess: a client whose request arrives at another process than the one in which the backend
 // waits is asked there, and its answer reaches the backend.
 func TestABackendAsksInAnotherProcess(t *testing.T) {
-	d, kept := &desk{}, durable.MemoryNew(durable.RunsOptions{}, nil)
+	d, kept := &desk{}, durable.NewMemory(durable.Options{}, nil)
 	backend := d.sessions(t)
 	var urls []string
 	for range 2 {
@@ -317,7 +317,7 @@ func TestAnswersThatComeWhileOthersAreAwaited(t *testing.T) {
 	const script = `def run(params): return parallel([lambda: call_tool("live.book", {"what": "left"})["booked"], lambda: call_tool("later.book", {"what": "right"})["booked"]])`
 	for _, by := range []string{"a shell", "another process"} {
 		t.Run(by, func(t *testing.T) {
-			live, later, kept := &desk{}, &desk{}, durable.MemoryNew(durable.RunsOptions{}, nil)
+			live, later, kept := &desk{}, &desk{}, durable.NewMemory(durable.Options{}, nil)
 			backends := []config.Backend{{Name: "live", URL: live.sessions(t)}, {Name: "later", URL: later.stateless(t)}}
 			var urls []string
 			for range 2 {
@@ -356,7 +356,7 @@ func TestAnswersThatComeWhileOthersAreAwaited(t *testing.T) {
 }
 
 // untilOpen waits until the only run of a store has so many open questions.
-func untilOpen(t *testing.T, kept durable.RunsStore, n int) durable.RunsRun {
+func untilOpen(t *testing.T, kept durable.Store, n int) durable.Run {
 	t.Helper()
 	for {
 		changed := kept.Changed()

@@ -43,7 +43,7 @@ type recorder struct {
 }
 
 // New makes a Recorder without an audit log; Use sets one.
-func recordNew(o recordOptions) *recorder { return &recorder{o: o} }
+func newRecord(o recordOptions) *recorder { return &recorder{o: o} }
 
 // log is the audit log of one configuration. A nil Log records nothing.
 type log struct {

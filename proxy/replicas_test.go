@@ -47,8 +47,8 @@ func startReplica(t *testing.T, server *runstest.Server, key byte, cfg config.Co
 	at := l.Addr().String()
 	l.Close()
 	cfg.Cluster = config.Cluster{Listen: at, Advertise: at, Heartbeat: config.Duration(2 * time.Second), ForwardTimeout: config.Duration(20 * time.Second)} // no machine is so slow
-	p := proxy.New(proxy.Options{Log: slog.New(slog.NewTextHandler(testLog{t}, nil)), Version: "test", OpenStore: func(c *config.Config) (durablepkg.RunsStore, *durablepkg.Ring, error) {
-		return sqlstore.OpenStore(context.Background(), c, sqlstore.How{})
+	p := proxy.New(proxy.Options{Log: slog.New(slog.NewTextHandler(testLog{t}, nil)), Version: "test", OpenStore: func(c *config.Config) (durablepkg.Store, *durablepkg.Ring, error) {
+		return sqlstore.Open(context.Background(), c, sqlstore.How{})
 	}})
 	srv, admin := httptest.NewServer(p.Handler()), httptest.NewServer(p.AdminHandler())
 	t.Cleanup(func() {

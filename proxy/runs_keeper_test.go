@@ -19,24 +19,24 @@ import (
 
 // A slowStore calls a function after each read of a run.
 type slowStore struct {
-	durable.RunsStore
+	durable.Store
 	read func()
 }
 
-func (s *slowStore) Get(ctx context.Context, id string) (durable.RunsRun, []script.Entry, error) {
-	r, entries, err := s.RunsStore.Get(ctx, id)
+func (s *slowStore) Get(ctx context.Context, id string) (durable.Run, []script.Entry, error) {
+	r, entries, err := s.Store.Get(ctx, id)
 	s.read()
 	return r, entries, err
 }
 
 // newKeeper is a keeper over a store; parts without a request are sent to alone.
-func newKeeper(t *testing.T, of durable.RunsStore, alone chan<- *runs.Part) *runs.Keeper {
+func newKeeper(t *testing.T, of durable.Store, alone chan<- *runs.Part) *runs.Keeper {
 	var work sync.WaitGroup
 	k := runs.New(runs.Options{
 		Spawn: func(f func()) bool { work.Go(f); return true }, Execute: func(p *runs.Part) { alone <- p },
 		Wrote: func(time.Duration, error) {}, Over: func(string, runs.Outcome) {}, Resumed: func(runs.Cause) {},
 	})
-	k.Use(of, durable.MemoryNew(durable.RunsOptions{}, nil), durable.RunsOptions{})
+	k.Use(of, durable.NewMemory(durable.Options{}, nil), durable.Options{})
 	t.Cleanup(func() {
 		k.Close()
 		work.Wait()
@@ -45,9 +45,9 @@ func newKeeper(t *testing.T, of durable.RunsStore, alone chan<- *runs.Part) *run
 }
 
 // begun is a run with a row that was suspended with a question.
-func begun(t *testing.T, s durable.RunsStore, q durable.Question) string {
+func begun(t *testing.T, s durable.Store, q durable.Question) string {
 	t.Helper()
-	r, _, err := s.Start(t.Context(), durable.RunsRun{Tool: "t", Args: json.RawMessage(`{}`)})
+	r, _, err := s.Start(t.Context(), durable.Run{Tool: "t", Args: json.RawMessage(`{}`)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +65,7 @@ func begun(t *testing.T, s durable.RunsStore, q durable.Question) string {
 // its part. None gets the state of the row, which is for runs that another process has.
 func TestJoinWhileTheRunIsTaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		kept := durable.MemoryNew(durable.RunsOptions{}, nil)
+		kept := durable.NewMemory(durable.Options{}, nil)
 		id := begun(t, kept, durable.Question{Key: "open", Method: "elicitation/create", Params: json.RawMessage(`{}`)})
 		if err := kept.Resume(t.Context(), id); err != nil {
 			t.Fatal(err)
@@ -105,7 +105,7 @@ func TestJoinWhileTheRunIsTaken(t *testing.T) {
 // TestWhatAStoppedPartWasToAsk: a part that stops at shutdown does not store the last question of its script. No client
 // may be asked it: the answer would find no question.
 func TestWhatAStoppedPartWasToAsk(t *testing.T) {
-	kept := durable.MemoryNew(durable.RunsOptions{}, nil)
+	kept := durable.NewMemory(durable.Options{}, nil)
 	known := durable.Question{Key: "1", Method: "elicitation/create", Params: json.RawMessage(`{}`)}
 	id := begun(t, kept, known)
 	k := newKeeper(t, kept, nil)
@@ -123,7 +123,7 @@ func TestWhatAStoppedPartWasToAsk(t *testing.T) {
 // TestAnswersBehindTheEndOfAPart: a question answered since a part acquired the run is not open when the part was
 // suspended with it, also if another part has acquired the run since. Reading that does not change the shared Outcome.
 func TestAnswersBehindTheEndOfAPart(t *testing.T) {
-	kept := durable.MemoryNew(durable.RunsOptions{}, nil)
+	kept := durable.NewMemory(durable.Options{}, nil)
 	id := begun(t, kept, durable.Question{Key: "1", Method: "elicitation/create", Params: json.RawMessage(`{}`)})
 	k := newKeeper(t, kept, nil)
 	p, _, _, err := k.Join(t.Context(), id, false, true, func(script.Question) bool { return true })
@@ -160,22 +160,22 @@ func TestAnswersBehindTheEndOfAPart(t *testing.T) {
 
 // A gatedStore lets a run be acquired when the test allows it.
 type gatedStore struct {
-	durable.RunsStore
+	durable.Store
 	reached, let chan struct{}
 }
 
 func (s *gatedStore) Acquire(ctx context.Context, id, owner string) (durable.Lease, error) {
 	close(s.reached)
 	<-s.let
-	return s.RunsStore.Acquire(ctx, id, owner)
+	return s.Store.Acquire(ctx, id, owner)
 }
 
 // TestARunThatIsTakenWhileTheProcessEnds: Close waits for a part that begins meanwhile, which is stopped at once. The
 // run is unchanged then, and later requests are refused.
 func TestARunThatIsTakenWhileTheProcessEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &gatedStore{durable.MemoryNew(durable.RunsOptions{}, nil), make(chan struct{}), make(chan struct{})}
-		id := begun(t, s.RunsStore, durable.Question{Key: "open", Method: "elicitation/create", Params: json.RawMessage(`{}`)})
+		s := &gatedStore{durable.NewMemory(durable.Options{}, nil), make(chan struct{}), make(chan struct{})}
+		id := begun(t, s.Store, durable.Question{Key: "open", Method: "elicitation/create", Params: json.RawMessage(`{}`)})
 		k := newKeeper(t, s, nil)
 		join := func() (*runs.Part, error) {
 			p, _, _, err := k.Join(t.Context(), id, false, true, func(script.Question) bool { return true })
@@ -220,10 +220,10 @@ func TestARunThatIsTakenWhileTheProcessEnds(t *testing.T) {
 }
 
 // An awayStore is unavailable when a question is stored for the first time.
-type awayStore struct{ durable.RunsStore }
+type awayStore struct{ durable.Store }
 
 func (s *awayStore) Acquire(ctx context.Context, id, owner string) (durable.Lease, error) {
-	l, err := s.RunsStore.Acquire(ctx, id, owner)
+	l, err := s.Store.Acquire(ctx, id, owner)
 	return &awayLease{Lease: l}, err
 }
 
@@ -242,8 +242,8 @@ func (l *awayLease) Ask(ctx context.Context, all ...durable.Question) error {
 // TestABackendAsksWhileTheStoreIsAway: the backend waits until the store is back, and then gets its answer.
 func TestABackendAsksWhileTheStoreIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &awayStore{durable.MemoryNew(durable.RunsOptions{}, nil)}
-		id := begun(t, s.RunsStore, durable.Question{Key: "1", Method: "elicitation/create", Params: json.RawMessage(`{}`)})
+		s := &awayStore{durable.NewMemory(durable.Options{}, nil)}
+		id := begun(t, s.Store, durable.Question{Key: "1", Method: "elicitation/create", Params: json.RawMessage(`{}`)})
 		k := newKeeper(t, s, nil)
 		p, _, _, err := k.Join(t.Context(), id, false, true, func(script.Question) bool { return true })
 		if err != nil {

@@ -88,13 +88,13 @@ func (p *Proxy) callScript(ctx context.Context, x *exchange, e *catalog.Entry) (
 }
 
 // run is a new run for this request, and its settings.
-func (c *scriptedCall) run(ctx context.Context, args json.RawMessage) (r durable.RunsRun, s runs.Settings) {
+func (c *scriptedCall) run(ctx context.Context, args json.RawMessage) (r durable.Run, s runs.Settings) {
 	t, x := c.entry.Script, c.x
 	s = runs.Settings{
 		Limits: t.Limits, Entry: t.Program.Function(), OnDoubt: t.Durable.OnDoubt, OnDisconnect: t.Durable.OnDisconnect, Isolated: t.Isolated, Whole: t.Whole(),
 		Output: t.OutputSchema(), Can: x.client.Capabilities, Who: x.principalIn(ctx).Encode(), Profile: x.client.Profile, Audit: x.audit.run, Trace: observe.Traceparent(ctx),
 	}
-	r = durable.RunsRun{
+	r = durable.Run{
 		Tool: t.Name, Principal: x.client.Principal, Trace: s.Trace, Program: runs.ProgramOf(t.Program), Args: wire.OrEmpty(args),
 	}
 	if t.Limits.Lifetime > 0 {
@@ -367,7 +367,7 @@ func (c *scriptedCall) over(o runs.Outcome, traced json.RawMessage) (*backends.R
 }
 
 // answer is the response with a result; state is that of a kept run, "" if the run is not kept.
-func (c *scriptedCall) answer(result json.RawMessage, state durable.RunsState) (*backends.Response, error) {
+func (c *scriptedCall) answer(result json.RawMessage, state durable.State) (*backends.Response, error) {
 	if s := jsonscan.Get(result, "structuredContent"); len(s) > 0 && s[0] != '{' && !c.x.client.Modern() { // it has to be an object before 2026-07-28
 		result = jsonscan.Delete(result, func(key string) bool { return key == "structuredContent" })
 	}

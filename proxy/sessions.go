@@ -35,7 +35,7 @@ func (p *Proxy) sealSessions(cfg *config.Config) {
 // servePeers opens the port for the other replicas, which forward requests for sessions and suspended calls.
 func (p *Proxy) servePeers(cfg *config.Config, m *cluster.Members) error {
 	c := cfg.Cluster
-	o := cluster.PeersOptions{Timeout: c.ForwardTimeout.Std(), Forwarded: p.metrics.Cluster.Forwarded}
+	o := cluster.PeerOptions{Timeout: c.ForwardTimeout.Std(), Forwarded: p.metrics.Cluster.Forwarded}
 	if c.TLS.Cert != "" {
 		secure, err := cluster.NewTLS(c.TLS.Cert, c.TLS.Key, c.TLS.CA, p.log)
 		if err != nil {
@@ -47,7 +47,7 @@ func (p *Proxy) servePeers(cfg *config.Config, m *cluster.Members) error {
 	if err != nil {
 		return fmt.Errorf("cluster.listen: %w", err)
 	}
-	t := cluster.RoutingNew(cluster.RoutingOptions{
+	t := cluster.NewRouting(cluster.RoutingOptions{
 		Members: m, Edge: p.edge, Log: p.log, Kept: func(s *edge.Session) *cluster.Kept { return &peerOf(s).kept },
 		Restore: p.restore, Holder: p.holder, Status: p.ownStatus, Life: p.life, Spawn: p.spawn, Adopted: p.metrics.Cluster.Adopted,
 	}, o)

@@ -128,7 +128,7 @@ func (p *Proxy) servePage(w http.ResponseWriter, r *http.Request, details bool) 
 
 // newConsole makes the page and the API for operators.
 func (p *Proxy) newConsole() *operate.Console {
-	return operate.ConsoleNew(operate.ConsoleOptions{
+	return operate.NewConsole(operate.ConsoleOptions{
 		Admin: operate.AdminOptions{
 			Status: p.Overview, Replicas: p.everyReplica, Hide: p.secrets.JSON,
 			Draining: p.edge.Draining(), Lines: p.lines, Backends: func() []string { return names(p.backends.All()) },

@@ -47,7 +47,7 @@ func TestTimeIsTheTimeAwake(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				for _, j := range []script.Journal{nil, script.JournalNew()} {
+				for _, j := range []script.Journal{nil, script.NewJournal()} {
 					p := scripttest.Compile(t, "def run(params):\n    "+tt.body+"\n    return 1\n")
 					_, err := p.Run(t.Context(), script.RunOptions{Host: slowly(), Journal: j, Limits: script.Limits{Time: script.Duration(5 * time.Second)}})
 					if got := fmt.Sprint(err); tt.want == "" && err != nil || !strings.Contains(got, tt.want) {

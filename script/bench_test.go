@@ -26,7 +26,7 @@ func plain() script.RunOptions {
 
 func journaled() script.RunOptions {
 	o := plain()
-	o.Journal = script.JournalNew()
+	o.Journal = script.NewJournal()
 	return o
 }
 

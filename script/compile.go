@@ -41,7 +41,7 @@ type Options struct {
 
 // Program is a compiled script with all files that it loads. It is immutable, and any number of runs of it may execute
 // at once.
-type compileProgram struct {
+type compiledProgram struct {
 	Main   *unit
 	Files  map[string]*unit    // loaded files, by name
 	Names  starlark.StringDict // predeclared in every file
@@ -70,8 +70,8 @@ type unit struct {
 
 // Compile parses and compiles a file and everything that it loads. The error is a source.Errors with all problems of
 // the first file that has any.
-func compileCompile(f File, o Options) (*compileProgram, error) {
-	p := &compileProgram{
+func compileSource(f File, o Options) (*compiledProgram, error) {
+	p := &compiledProgram{
 		Files:   map[string]*unit{},
 		Frames:  meter.Frames{},
 		Names:   names(o.Builtins),
@@ -102,7 +102,7 @@ func (o *Options) functions() (names []string) {
 }
 
 // Sums returns the SHA-256 sums of the texts of all files, in hexadecimal, by the names used in positions.
-func (p *compileProgram) Sums() map[string]string {
+func (p *compiledProgram) Sums() map[string]string {
 	sums := map[string]string{}
 	for _, f := range append(slices.Collect(maps.Values(p.Files)), p.Main) {
 		sum := sha256.Sum256(f.Source.Source)
@@ -113,7 +113,7 @@ func (p *compileProgram) Sums() map[string]string {
 
 // Sources returns the texts of all files of the program, by name. Compiling the main one with a Library of the others
 // gives a program with the same hash. The map must not be changed.
-func (p *compileProgram) Sources() map[string]string {
+func (p *compiledProgram) Sources() map[string]string {
 	p.once.Do(func() {
 		p.texts = map[string]string{p.Main.Name: string(p.Main.Source.Source)}
 		for name, f := range p.Files {
@@ -124,7 +124,7 @@ func (p *compileProgram) Sources() map[string]string {
 }
 
 // Covered compiles the program once more; runs of the result count in c what they reach.
-func (p *compileProgram) Covered(c *meter.Set) (*compileProgram, error) {
+func (p *compiledProgram) Covered(c *meter.Set) (*compiledProgram, error) {
 	load := func(from, name string) (File, error) {
 		f := p.Main
 		if from != p.Main.Name {
@@ -132,12 +132,12 @@ func (p *compileProgram) Covered(c *meter.Set) (*compileProgram, error) {
 		}
 		return p.Files[f.Loads[name]].Source, nil
 	}
-	return compileCompile(p.Main.Source, Options{Builtins: p.Names, Load: load, Limits: p.Limits, Entries: p.entries, Cover: c,
+	return compileSource(p.Main.Source, Options{Builtins: p.Names, Load: load, Limits: p.Limits, Entries: p.entries, Cover: c,
 		Functions: slices.Sorted(maps.Keys(p.Main.Entries))})
 }
 
 // Texts returns the files of the program, the main one first.
-func (p *compileProgram) Texts() []File {
+func (p *compiledProgram) Texts() []File {
 	all := []File{p.Main.Source}
 	for _, name := range slices.Sorted(maps.Keys(p.Files)) {
 		all = append(all, p.Files[name].Source)
@@ -158,7 +158,7 @@ func loadPrivate(stmts []syntax.Stmt) {
 }
 
 // Exported returns the globals of a file under the names that load statements use.
-func (p *compileProgram) Exported(globals starlark.StringDict) starlark.StringDict {
+func (p *compiledProgram) Exported(globals starlark.StringDict) starlark.StringDict {
 	if !p.entries {
 		return globals
 	}
@@ -182,7 +182,7 @@ type bundle struct {
 }
 
 // Bundle returns the source from which another process compiles the same program, with an entry function; "" is run.
-func (p *compileProgram) Bundle(entry string) *bundle {
+func (p *compiledProgram) Bundle(entry string) *bundle {
 	b := &bundle{Entry: entry, Main: p.Main.Source, Files: map[string]File{}, Loads: map[string]map[string]string{p.Main.Name: p.Main.Loads}, Limits: p.Limits, Hash: p.Hash}
 	for name, f := range p.Files {
 		b.Files[name], b.Loads[name] = f.Source, f.Loads
@@ -191,8 +191,8 @@ func (p *compileProgram) Bundle(entry string) *bundle {
 }
 
 // Compile compiles the program.
-func (b *bundle) Compile(builtins starlark.StringDict) (*compileProgram, error) {
-	p, err := compileCompile(b.Main, Options{Builtins: builtins, Limits: b.Limits, Functions: []string{b.Entry}, Load: func(from, name string) (File, error) {
+func (b *bundle) Compile(builtins starlark.StringDict) (*compiledProgram, error) {
+	p, err := compileSource(b.Main, Options{Builtins: builtins, Limits: b.Limits, Functions: []string{b.Entry}, Load: func(from, name string) (File, error) {
 		f, ok := b.Files[b.Loads[from][name]]
 		if !ok {
 			return File{}, errors.New("not part of the program")

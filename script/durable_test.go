@@ -32,7 +32,7 @@ type durable struct {
 }
 
 func newDurable(t *testing.T, src string, h any) *durable {
-	return &durable{program: scripttest.Compile(t, src), host: h, journal: script.JournalNew()}
+	return &durable{program: scripttest.Compile(t, src), host: h, journal: script.NewJournal()}
 }
 
 func (d *durable) run(ctx context.Context) (*script.Result, error) {
@@ -100,7 +100,7 @@ func (d *durable) entries(t *testing.T) []script.Entry {
 
 // header is h with the digest of no arguments.
 func (d *durable) header(h script.Header) script.Header {
-	seen := &headers{Memory: script.JournalNew()}
+	seen := &headers{Memory: script.NewJournal()}
 	_, _ = d.program.Run(context.Background(), script.RunOptions{Journal: seen})
 	h.Args = seen.header.Args
 	return h
@@ -562,7 +562,7 @@ func (j *failing) Close() error {
 }
 
 func TestARunWhoseJournalFailsWritesNothingMore(t *testing.T) {
-	j := &failing{Memory: script.JournalNew()}
+	j := &failing{Memory: script.NewJournal()}
 	h := counting(map[string]scripttest.Tool{"a": func(ctx context.Context, args json.RawMessage) (json.RawMessage, error) {
 		j.down = true
 		return scripttest.Echo(ctx, args)
@@ -716,7 +716,7 @@ func killAtRandom(t *testing.T, seed uint64, outer, inner *script.Program, seen 
 	c := &client{}
 	h := counting(map[string]scripttest.Tool{"pay": shaky(40), "get": shaky(8)})
 	h.Answer = c.answer
-	d := &durable{program: outer, host: reached{h}, journal: script.JournalNew()}
+	d := &durable{program: outer, host: reached{h}, journal: script.NewJournal()}
 	d.options.Hold = time.Minute
 	d.options.Repeat = func(e script.Effect) script.Repeat {
 		return map[string]script.Repeat{"get": script.Idempotent, "inner": script.ReadOnly}[e.Name]

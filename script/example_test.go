@@ -82,7 +82,7 @@ func ExampleSuspended() {
 		fmt.Println(err)
 		return
 	}
-	j := script.JournalNew()
+	j := script.NewJournal()
 	_, err = p.Run(context.Background(), script.RunOptions{Journal: j})
 	var waits *script.Suspended
 	if errors.As(err, &waits) {

@@ -71,7 +71,7 @@ func TestWhatIdentifiesAFunction(t *testing.T) {
 	if both.Hash() == before {
 		t.Error("another function is identified as run is")
 	}
-	j := script.JournalNew()
+	j := script.NewJournal()
 	if _, err := both.Run(t.Context(), script.RunOptions{Journal: j}); err != nil {
 		t.Fatal(err)
 	}

@@ -124,7 +124,7 @@ func writeGolden(t *testing.T, name, src string) {
 	if _, err := os.Stat(file); err == nil {
 		return
 	}
-	j := &headers{Memory: script.JournalNew()}
+	j := &headers{Memory: script.NewJournal()}
 	res, err := scripttest.Compile(t, src).Run(t.Context(), script.RunOptions{Host: goldenWorld(t), Journal: j, Limits: script.Limits{Time: script.Duration(1000 * time.Hour)}})
 	if err != nil {
 		t.Fatalf("%s: %v", name, err)
@@ -158,7 +158,7 @@ func replayGolden(t *testing.T, file string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	j := script.JournalNew()
+	j := script.NewJournal()
 	if _, err := j.Open(t.Context(), g.Header); err != nil {
 		t.Fatal(err)
 	}

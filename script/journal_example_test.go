@@ -10,7 +10,7 @@ import (
 
 // A journal belongs to one run at a time, and returns what was recorded to the next one.
 func ExampleJournal() {
-	ctx, j := context.Background(), script.JournalNew()
+	ctx, j := context.Background(), script.NewJournal()
 	run := script.Header{Program: "hash of the files", Args: "hash of the arguments"}
 
 	if _, err := j.Open(ctx, run); err != nil {

@@ -9,5 +9,5 @@ import (
 )
 
 func TestMemory(t *testing.T) {
-	journaltest.Test(t, func(*testing.T) script.Journal { return script.JournalNew() })
+	journaltest.Test(t, func(*testing.T) script.Journal { return script.NewJournal() })
 }

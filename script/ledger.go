@@ -144,7 +144,7 @@ func (q *request) leave() {
 }
 
 // New makes a ledger below parent, or the root of a new tree if parent is nil.
-func ledgerNew(parent *ledger, l limits.Run) *ledger {
+func newLedger(parent *ledger, l limits.Run) *ledger {
 	if parent != nil {
 		return &ledger{Request: parent.Request, parent: parent, limits: l}
 	}

@@ -178,7 +178,7 @@ def run(params):
 	if _, err := p.Run(t.Context(), script.RunOptions{Host: h, Stats: &whole}); err != nil {
 		t.Fatal(err)
 	}
-	j := script.JournalNew()
+	j := script.NewJournal()
 	h.Answer = scripttest.Later
 	_, err := p.Run(t.Context(), script.RunOptions{Host: h, Journal: j})
 	var suspended *script.Suspended
@@ -236,7 +236,7 @@ def run(params):
     retry(lambda: once(state), delay=0)
     return elicit("?", {"type": "object", "properties": {}}).action
 `)
-	j := script.JournalNew()
+	j := script.NewJournal()
 	var stats script.Stats
 	for range 2 {
 		_, err := p.Run(t.Context(), script.RunOptions{Host: h, Journal: j, Stats: &stats})

@@ -13,7 +13,7 @@ import (
 
 // loader compiles a file and the files that it loads, each once.
 type loader struct {
-	program *compileProgram
+	program *compiledProgram
 	load    func(from, name string) (File, error)
 	inspect func(*syntax.File) error
 	entries bool // Options.Entries

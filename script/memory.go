@@ -23,7 +23,7 @@ type Memory struct {
 }
 
 // New returns an empty journal.
-func JournalNew() *Memory {
+func NewJournal() *Memory {
 	m := &Memory{turn: make(chan struct{}, 1), have: map[string]bool{}}
 	m.turn <- struct{}{}
 	return m

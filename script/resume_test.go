@@ -88,7 +88,7 @@ func TestARunGoesOnWhereItStoppedAndRepeatsNothing(t *testing.T) {
 	c := &client{}
 	h := &scripttest.Host{Tools: map[string]scripttest.Tool{"charge": scripttest.Echo}, Answer: c.answer}
 	p := scripttest.Compile(t, asksFourTimes)
-	j := script.JournalNew()
+	j := script.NewJournal()
 	run := func() (*script.Result, error) {
 		return p.Run(t.Context(), script.RunOptions{Host: h, Journal: j})
 	}
@@ -114,7 +114,7 @@ func TestTheSameStateSentManyTimesAtOnceIsOneRun(t *testing.T) {
 	c := &client{}
 	h := &scripttest.Host{Tools: map[string]scripttest.Tool{"charge": scripttest.Echo}, Answer: c.answer}
 	p := scripttest.Compile(t, asksFourTimes)
-	j := script.JournalNew()
+	j := script.NewJournal()
 	for round := range 4 {
 		errs := make(chan error, 8)
 		for range 8 {
@@ -169,7 +169,7 @@ def run(params):
     elicit("go on?", FORM)
     return out + [call_tool("shaky")]
 `)
-	j := script.JournalNew()
+	j := script.NewJournal()
 	_, err := p.Run(t.Context(), script.RunOptions{Host: h, Journal: j})
 	c.reply(t, err)
 	before := len(h.Calls())
@@ -203,7 +203,7 @@ func TestWhatTheJournalKnowsOfACallThatGotNoAnswer(t *testing.T) {
 				return scripttest.Structured(`"done"`), err
 			}}}
 			p := scripttest.Compile(t, `def run(p): return call_tool("pay")`)
-			j := script.JournalNew()
+			j := script.NewJournal()
 			if _, err := p.Run(t.Context(), script.RunOptions{Host: h, Journal: j}); err == nil {
 				t.Fatal("the first run went well")
 			}
@@ -224,7 +224,7 @@ func outcome(res *script.Result, err error) string {
 
 func TestAJournalServesOneProgramAndOneSetOfArguments(t *testing.T) {
 	h := &scripttest.Host{}
-	j := script.JournalNew()
+	j := script.NewJournal()
 	p := scripttest.Compile(t, `def run(p): return time.now() and 1`)
 	if _, err := p.Run(t.Context(), script.RunOptions{Host: h, Journal: j}); err != nil {
 		t.Fatal(err)
@@ -251,7 +251,7 @@ def run(p):
     elicit("?", FORM)
     return str(t)
 `)
-		j := script.JournalNew()
+		j := script.NewJournal()
 		_, err := p.Run(t.Context(), script.RunOptions{Host: h, Journal: j})
 		c.reply(t, err)
 		began := time.Now()
@@ -354,7 +354,7 @@ func TestReplayGoesTheSameWayWhateverTheOrderWas(t *testing.T) {
 				return res, err
 			}}}
 		width := script.Limits{Parallel: 1 + int(seed%10)}
-		j := script.JournalNew()
+		j := script.NewJournal()
 		var want *script.Result
 		synctest.Test(t, func(t *testing.T) {
 			var err error
@@ -413,7 +413,7 @@ def run(params):
 			}
 			c := &client{}
 			h := &scripttest.Host{Tools: map[string]scripttest.Tool{"echo": wait, "wait": wait}, Answer: c.answer}
-			o := script.RunOptions{Host: h, Journal: script.JournalNew()}
+			o := script.RunOptions{Host: h, Journal: script.NewJournal()}
 			for range 2 {
 				_, err := p.Run(ctx, o)
 				var (
@@ -481,7 +481,7 @@ def run(p):
 				t.Fatal(err)
 			}
 			h := &scripttest.Host{Tools: map[string]scripttest.Tool{"a": scripttest.Echo, "b": scripttest.Echo}}
-			o := script.RunOptions{Host: h, Journal: script.JournalNew()}
+			o := script.RunOptions{Host: h, Journal: script.NewJournal()}
 			if _, err := p.Run(t.Context(), o); err != nil {
 				t.Fatal(err)
 			}
@@ -498,7 +498,7 @@ def run(p):
 func TestARunGoesOnOverAConnectionOfAnotherKind(t *testing.T) {
 	p := scripttest.Compile(t, asksFourTimes)
 	h := &scripttest.Host{Tools: map[string]scripttest.Tool{"charge": scripttest.Echo}, Answer: scripttest.Later}
-	j := script.JournalNew()
+	j := script.NewJournal()
 	var suspended *script.Suspended
 	if _, err := p.Run(t.Context(), script.RunOptions{Host: h, Journal: j}); !errors.As(err, &suspended) {
 		t.Fatal(err)
@@ -568,7 +568,7 @@ func askedAndAnswered(t *testing.T, p *script.Program, seed uint64, cuts bool, r
 		}
 		return scripttest.Echo(ctx, args)
 	}}
-	o = script.RunOptions{Host: h, Journal: script.JournalNew(), Repeat: repeat}
+	o = script.RunOptions{Host: h, Journal: script.NewJournal(), Repeat: repeat}
 	for range 30 {
 		ctx, cancel := context.WithCancel(t.Context())
 		if cuts {

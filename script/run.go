@@ -305,7 +305,7 @@ func (r *Run) measure(ctx context.Context, end context.CancelCauseFunc, whole bo
 		ctx, cancel = context.WithTimeoutCause(ctx, limit-r.clock.Now().Sub(r.began), over)
 		limit = math.MaxInt64
 	}
-	r.turns.watch = clockNew(r.above, limit, r.awakeBefore(), func() { end(over) })
+	r.turns.watch = newClock(r.above, limit, r.awakeBefore(), func() { end(over) })
 	r.turns.measureAwake()
 	return ctx, func() { r.turns.watch.End(); cancel() }
 }
@@ -342,7 +342,7 @@ func newRun(p *Program, o RunOptions, l Limits, caller *branch) *Run {
 	r := &Run{
 		program: p, limits: l, host: o.Host, print: o.Print, trace: o.Trace, repeat: o.Repeat,
 		places: o.Places, around: o.Around, idle: o.Idle, bare: o.Entry != "",
-		ledger: ledgerNew(above, l), started: time.Now(),
+		ledger: newLedger(above, l), started: time.Now(),
 	}
 	r.budget = meter.New(meter.Options{
 		Ledger: account{r}, CallDepth: l.CallDepth, Frames: p.compiled.Frames, Check: r.check, Final: Final, Cover: p.compiled.Cover,

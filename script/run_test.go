@@ -169,7 +169,7 @@ def run(p):
     parallel(lambda n: call_tool("echo", {"n": n}), [1, 2], max_concurrency=1)
     return try_call_tool("no").kind
 `)
-	j := script.JournalNew()
+	j := script.NewJournal()
 	for _, replayed := range []bool{false, true} {
 		var got []string
 		o := script.RunOptions{Host: h, Journal: j, Trace: func(e script.Event) {
@@ -206,7 +206,7 @@ func TestAPanicEndsItsRunAndNothingElse(t *testing.T) {
 			"hang":  scripttest.Hangs,
 			"panic": func(context.Context, json.RawMessage) (json.RawMessage, error) { panic("boom") },
 		}}
-		_, err = p.Run(t.Context(), script.RunOptions{Host: h, Journal: script.JournalNew()})
+		_, err = p.Run(t.Context(), script.RunOptions{Host: h, Journal: script.NewJournal()})
 		var crash *script.Crash
 		if !errors.As(err, &crash) || crash.Value != "boom" || len(crash.Stack) == 0 {
 			t.Errorf("%s: got %v, want the panic as an error", src, err)

@@ -26,7 +26,7 @@ type Coverage = meter.Set
 // Program is a compiled script with all files that it loads. It is immutable, and any number of runs of it may execute
 // at once.
 type Program struct {
-	compiled *compileProgram
+	compiled *compiledProgram
 	entry    string // the function that a run calls
 	hash     string
 }
@@ -34,7 +34,7 @@ type Program struct {
 // Compile parses and compiles a file and everything that it loads. The error is an Errors with all problems of the
 // first file that has any.
 func Compile(f File, o Options) (*Program, error) {
-	p, err := compileCompile(f, o)
+	p, err := compileSource(f, o)
 	if err != nil {
 		return nil, err
 	}
@@ -46,7 +46,7 @@ func Compile(f File, o Options) (*Program, error) {
 
 // of returns the program whose runs call entry, "" for run. With run, the hash of the program is that of its source
 // alone; with any other entry function, the name is part of it.
-func of(p *compileProgram, entry string) *Program {
+func of(p *compiledProgram, entry string) *Program {
 	if entry = cmp.Or(entry, SourceRun); entry == SourceRun {
 		return &Program{p, entry, p.Hash}
 	}

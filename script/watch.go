@@ -43,7 +43,7 @@ type state struct {
 
 // New makes the watch of a run that was awake for spent before. over is called once it was awake for limit. above is
 // the watch of the run that called it, or nil.
-func clockNew(above *watch, limit, spent time.Duration, over func()) *watch {
+func newClock(above *watch, limit, spent time.Duration, over func()) *watch {
 	w := &watch{above: above, limit: limit, over: over, spent: spent}
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -24,7 +24,7 @@ func (a *attempt) runTool(ctx context.Context, r *toolRun, tool *Tool, raw json.
 	test := effectOf(ctx).of
 	r.self = a.begin(test, r.id, tool.Limits)
 	defer a.end(r.self)
-	o := script.RunOptions{Args: args, Limits: tool.Limits, Journal: script.JournalNew(), Accept: func(res *script.Result) error {
+	o := script.RunOptions{Args: args, Limits: tool.Limits, Journal: script.NewJournal(), Accept: func(res *script.Result) error {
 		if err := tool.Script.CheckOutput(res); err != nil {
 			return &builtins.ToolError{Kind: builtins.InvalidOutput, Msg: err.Error()}
 		}

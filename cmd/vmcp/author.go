@@ -37,14 +37,14 @@ keep their places. Fmt checks that the meaning is unchanged. Line ends become
 LF in .star files. A file with syntax errors is reported and not changed; the others are formatted.
 
 With --check nothing is written: it prints what would change as a unified diff. The exit code is 1
-when anything would, or when a file cannot be formatted.` + author.FormatterForm,
+when anything would, or when a file cannot be formatted.` + author.FormatForm,
 		Example: "  vmcp fmt\n  vmcp fmt tools prod.yaml\n  vmcp fmt --check",
 	}
 	output := outputFlag(c)
 	c.Flags().BoolVar(&checkOnly, "check", false, "write nothing, print the differences, and exit with 1 if there are any")
 	c.ValidArgsFunction = cobra.FixedCompletions([]string{"star", "yaml", "yml"}, cobra.ShellCompDirectiveFilterFileExt)
 	c.RunE = func(c *cobra.Command, paths []string) error {
-		err := author.FormatterRun(c.Context(), paths, author.FormatterOptions{
+		err := author.FormatterRun(c.Context(), paths, author.FormatOptions{
 			Check: checkOnly, JSON: *output == "json", Config: defaultFile, In: a.in, Out: a.out,
 			Shown: a.shown, Tell: func(m string) { a.say("%s", m) }, Report: a.report, Problems: a.printProblems, Print: a.printJSON,
 		})
@@ -101,7 +101,7 @@ code is then 1 if a statement failed.`,
 }
 
 func (a *app) runRepl(ctx context.Context, f replFlags, named bool) error {
-	o := editor.ReplOptions{Yes: f.yes, Fakes: f.lock != "", Lines: a.in, Out: a.out, Shown: a.shown, Tell: func(m string) { a.say("%s", m) }}
+	o := editor.REPLOptions{Yes: f.yes, Fakes: f.lock != "", Lines: a.in, Out: a.out, Shown: a.shown, Tell: func(m string) { a.say("%s", m) }}
 	if isTerminal(a.in) && isTerminal(a.out) {
 		o.In = a.in.(*os.File)
 	}
@@ -119,7 +119,7 @@ func (a *app) runRepl(ctx context.Context, f replFlags, named bool) error {
 	if o.In != nil {
 		a.say("Starlark with the builtins of scripted tools; :help lists the commands, Ctrl-D ends")
 	}
-	err := editor.ReplRun(ctx, o)
+	err := editor.RunREPL(ctx, o)
 	if errors.Is(err, editor.ErrFailed) {
 		return errReported
 	}
@@ -127,7 +127,7 @@ func (a *app) runRepl(ctx context.Context, f replFlags, named bool) error {
 }
 
 // replTools reads the configuration of a session and starts what answers its calls.
-func (a *app) replTools(ctx context.Context, f replFlags, o *editor.ReplOptions) (done func(), err error) {
+func (a *app) replTools(ctx context.Context, f replFlags, o *editor.REPLOptions) (done func(), err error) {
 	cfg, err := a.load(f.config)
 	if err != nil {
 		return nil, err
@@ -190,14 +190,14 @@ backend is started. See docs/editors.md for the setup of editors.`,
 	_ = c.MarkFlagFilename("config", "yaml", "yml")
 	_ = c.MarkFlagFilename("lock", "lock")
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		o := editor.LspOptions{Config: configFile, Lock: lockFile, Version: buildVersion(), Log: func(m string) { a.say("%s", m) }}
+		o := editor.LSPOptions{Config: configFile, Lock: lockFile, Version: buildVersion(), Log: func(m string) { a.say("%s", m) }}
 		if configFile != "" && !cli.Exists(configFile) {
 			return usageError("there is no " + configFile)
 		}
 		if isTerminal(a.in) {
 			a.say("editors start this command: see docs/editors.md")
 		}
-		return editor.LspRun(c.Context(), a.in, a.out, o)
+		return editor.RunLSP(c.Context(), a.in, a.out, o)
 	}
 	return c
 }

@@ -26,7 +26,7 @@ func TestAnnounce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if found, ok := cli.DiscoveryFind(file); !ok || found.URL != here.URL {
+	if found, ok := cli.FindServer(file); !ok || found.URL != here.URL {
 		t.Errorf("Find = %+v, %v", found, ok)
 	}
 	here.TokenFile = "token"
@@ -35,7 +35,7 @@ func TestAnnounce(t *testing.T) {
 		t.Fatal(err)
 	}
 	first()
-	if found, ok := cli.DiscoveryFind(file); !ok || found.TokenFile != "token" {
+	if found, ok := cli.FindServer(file); !ok || found.TokenFile != "token" {
 		t.Errorf("after the end of the first server: %+v, %v", found, ok)
 	}
 	second()

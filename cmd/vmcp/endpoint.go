@@ -199,7 +199,7 @@ func named(names []string) string {
 
 // find is the endpoint of the flags, or else the one that is running on this machine.
 func (t target) find() cli.Endpoint {
-	return cli.LocateFind(cli.Flags{URL: t.url, TokenFile: t.tokenFile, CAFile: t.caFile, Config: defaultFile})
+	return cli.FindEndpoint(cli.Flags{URL: t.url, TokenFile: t.tokenFile, CAFile: t.caFile, Config: defaultFile})
 }
 
 // isolated are the workers for isolated scripts; nil on systems without them, where no

@@ -89,15 +89,15 @@ func (a *app) serveKubernetes(ctx context.Context, f serveFlags) error {
 	memory := memlimit.New()
 	shared := proxy.NewProcess(memory.Note)
 	var tracer trace.TracerProvider
-	k.servers = serve.ServersNew(serve.ServersOptions{
+	k.servers = serve.NewServers(serve.ServersOptions{
 		Log: k.log, Process: k.process, Only: f.kubernetes.server, Version: buildVersion(), MemoryLimit: memory.Ceiling(),
 		Health: func() cluster.Health { return k.source.Health() }, Stats: func() cluster.Stats { return k.source.Stats() },
 		Make: func(name string, metrics prometheus.Registerer) *proxy.Proxy {
 			p := proxy.New(proxy.Options{
 				Log: k.log, Secrets: &secret.Redactor{}, Version: buildVersion(), Tracer: tracer, AuditOut: a.out, Workers: workers, IsolateScripts: f.isolate,
 				Server: name, Process: shared, Metrics: metrics, Joined: a.joined,
-				OpenStore: func(c *config.Config) (durable.RunsStore, *durable.Ring, error) {
-					return sqlstore.OpenStore(ctx, c, sqlstore.How{Server: k.source.Health().Namespace + "/" + name})
+				OpenStore: func(c *config.Config) (durable.Store, *durable.Ring, error) {
+					return sqlstore.Open(ctx, c, sqlstore.How{Server: k.source.Health().Namespace + "/" + name})
 				},
 			})
 			p.ServedBy(status.Server{Commit: cli.Read().Commit})
@@ -200,7 +200,7 @@ func (k *kubernetes) serve(ctx context.Context) error {
 
 // managed reports the state of the service to the service manager, if there is one.
 func (k *kubernetes) managed() *serve.Manager {
-	return serve.SystemdNew(serve.SystemdOptions{Log: k.log, Changed: k.servers.News, Probe: func() { k.servers.Summary() }, Status: func() string { return k.servers.Summary() }})
+	return serve.NewNotifier(serve.NotifierOptions{Log: k.log, Changed: k.servers.News, Probe: func() { k.servers.Summary() }, Status: func() string { return k.servers.Summary() }})
 }
 
 // shutdown has the drain times of the file or, if given, of the flags.

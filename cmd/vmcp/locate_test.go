@@ -53,7 +53,7 @@ func TestFoundIn(t *testing.T) {
 		if err := os.WriteFile(file, []byte(tt.config), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		f := cli.LocateFind(cli.Flags{Config: file})
+		f := cli.FindEndpoint(cli.Flags{Config: file})
 		if f.URL != tt.url || f.TokenFile() != tt.token {
 			t.Errorf("%q: %s with token file %q, want %s with %q", tt.config, f.URL, f.TokenFile(), tt.url, tt.token)
 		}
@@ -91,18 +91,18 @@ func TestServedElsewhere(t *testing.T) {
 		if err := os.WriteFile(tt.file, []byte(tt.text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if f := cli.LocateFind(cli.Flags{Config: tt.file}); f.URL != tt.want {
+		if f := cli.FindEndpoint(cli.Flags{Config: tt.file}); f.URL != tt.want {
 			t.Errorf("%s, %q: %s, want %s", filepath.Base(tt.file), tt.text, f.URL, tt.want)
 		}
 	}
 	other := filepath.Join(dir, "other.yaml")
-	if f := cli.LocateFind(cli.Flags{Config: other, Running: true}); f.URL != here || f.Instead != "http://127.0.0.1:80/mcp" {
+	if f := cli.FindEndpoint(cli.Flags{Config: other, Running: true}); f.URL != here || f.Instead != "http://127.0.0.1:80/mcp" {
 		t.Errorf("for who only looks: %+v, want %s", f, here)
 	}
 	if err := os.WriteFile(other, []byte("listen: "+l.Addr().String()), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if f := cli.LocateFind(cli.Flags{Config: other, Running: true}); f.URL != here || f.Instead != "" {
+	if f := cli.FindEndpoint(cli.Flags{Config: other, Running: true}); f.URL != here || f.Instead != "" {
 		t.Errorf("where the configuration answers: %+v", f)
 	}
 }

@@ -97,5 +97,5 @@ func (l serverLines) Write(line []byte) (int, error) {
 
 // telemetry is the exporter of metrics and traces; metrics are the metrics that it sends.
 func (a *app) telemetry(log *slog.Logger, metrics func() prometheus.Gatherer) *serve.Sender {
-	return serve.OtlpNew(serve.OtlpOptions{Log: log, Version: buildVersion(), Env: os.Getenv, Metrics: metrics})
+	return serve.NewExporter(serve.ExporterOptions{Log: log, Version: buildVersion(), Env: os.Getenv, Metrics: metrics})
 }

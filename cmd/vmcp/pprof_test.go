@@ -12,7 +12,7 @@ import (
 func TestPprofIsServedOnThisMachineOnly(t *testing.T) {
 	var out bytes.Buffer
 	a := &app{err: &out}
-	stop, err := a.servePprof("127.0.0.1:0", edge.OriginNew(nil, nil))
+	stop, err := a.servePprof("127.0.0.1:0", edge.NewOrigins(nil, nil))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -25,7 +25,7 @@ func TestPprofIsServedOnThisMachineOnly(t *testing.T) {
 	if _, err := http.Get(url); err == nil {
 		t.Error("profiles are served after the end")
 	}
-	if _, err := a.servePprof("0.0.0.0:0", edge.OriginNew(nil, nil)); err == nil || !strings.Contains(err.Error(), "other machines can reach this address") {
+	if _, err := a.servePprof("0.0.0.0:0", edge.NewOrigins(nil, nil)); err == nil || !strings.Contains(err.Error(), "other machines can reach this address") {
 		t.Errorf("an address that others reach: %v", err)
 	}
 }

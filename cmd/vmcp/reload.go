@@ -134,7 +134,7 @@ func (s *served) read(path string) (*config.Config, error) {
 
 // managed reports the state of the service to the service manager, if there is one.
 func (s *served) managed() *serve.Manager {
-	return serve.SystemdNew(serve.SystemdOptions{Log: s.log, Changed: s.proxy.Changed, Probe: func() { s.proxy.Overview() }, Status: func() string {
+	return serve.NewNotifier(serve.NotifierOptions{Log: s.log, Changed: s.proxy.Changed, Probe: func() { s.proxy.Overview() }, Status: func() string {
 		now := s.proxy.Overview()
 		enabled, ready := 0, 0
 		for _, b := range now.Backends {

@@ -184,7 +184,7 @@ func (a *app) login() []*cobra.Command {
 }
 
 func (a *app) policy() *cobra.Command {
-	return operate.PoliciesCommand(operate.PoliciesEnv{
+	return operate.PolicyCommand(operate.PolicyEnv{
 		Out: a.out, DefaultFile: defaultFile, Load: a.load, JSON: a.printJSON, Output: outputFlag, Say: a.say, Reported: errReported,
 		Problems: func(found diag.Problems) error { return a.printProblems(found, false) },
 		Offered:  a.offered,
@@ -196,7 +196,7 @@ func (a *app) token() *cobra.Command {
 }
 
 func (a *app) lock() *cobra.Command {
-	return author.PinningCommand(author.PinningEnv{
+	return author.LockCommand(author.LockEnv{
 		Out: a.out, DefaultFile: defaultFile, Load: a.load, JSON: a.printJSON, Output: outputFlag, Say: a.say, Reported: errReported,
 		Problems: func(found diag.Problems) error { return a.printProblems(found, false) },
 		Gather:   a.gather,

@@ -89,7 +89,7 @@ func (s *shell) fails(want string, args ...string) {
 }
 
 // store opens the store as a server does.
-func (s *shell) store() durable.RunsStore {
+func (s *shell) store() durable.Store {
 	s.Helper()
 	store, err := sqlstore.OpenSQLite(s.Context(), sqlstore.SQLiteOptions{Path: filepath.Join(filepath.Dir(s.file), "runs.db"), Process: true})
 	if err != nil {
@@ -100,9 +100,9 @@ func (s *shell) store() durable.RunsStore {
 }
 
 // begin stores a run with a call, and an outcome.
-func begin(s *shell, store durable.RunsStore, o durable.Outcome, entries ...script.Entry) string {
+func begin(s *shell, store durable.Store, o durable.Outcome, entries ...script.Entry) string {
 	s.Helper()
-	l, err := store.Create(s.Context(), durable.RunsRun{
+	l, err := store.Create(s.Context(), durable.Run{
 		Tool: "onboard", Principal: "anna", Args: json.RawMessage(`{"name":"Zoë"}`), Limits: json.RawMessage(`{"limits":{"calls":7},"onDoubt":"wait"}`),
 		Program: durable.Program{Main: "onboard.star", Files: map[string]string{"onboard.star": "def run(p):\n    pass\n"}, Engine: 1, Hash: "h"},
 	}, "replica", entries)

@@ -13,9 +13,9 @@ import (
 const examples = "../../examples/"
 
 // run runs the tests of a configuration, and reports those that do not pass.
-func run(t *testing.T, o author.ScripttestsOptions) *suite.Report {
+func run(t *testing.T, o author.TestOptions) *suite.Report {
 	t.Helper()
-	r, err := author.ScripttestsRun(t.Context(), o)
+	r, err := author.RunTests(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +47,7 @@ scriptedTools:
   - {name: scale_service, description: d, scriptFile: scripts/scale_service.star, parameters: {type: object, required: [service, replicas], properties: {replicas: {type: integer}}}}
   - {name: find_todos, description: d, scriptFile: scripts/find_todos.star}
 `)
-	r := run(t, author.ScripttestsOptions{Config: cfg, Lock: examples + "demo/vmcp.lock", Replay: true, Orders: 24, Cover: true})
+	r := run(t, author.TestOptions{Config: cfg, Lock: examples + "demo/vmcp.lock", Replay: true, Orders: 24, Cover: true})
 	if !r.Locked || r.Passed < 8 {
 		t.Errorf("%d tests passed, locked: %t", r.Passed, r.Locked)
 	}
@@ -67,7 +67,7 @@ func TestInline(t *testing.T) {
 		t.Fatal(err)
 	}
 	cfg := parse(t, examples+"inline/vmcp.yaml", string(text))
-	r := run(t, author.ScripttestsOptions{Config: cfg, Paths: []string{examples + "inline/remember_files_test.star"}, Replay: true, Orders: 24, Cover: true})
+	r := run(t, author.TestOptions{Config: cfg, Paths: []string{examples + "inline/remember_files_test.star"}, Replay: true, Orders: 24, Cover: true})
 	if r.Passed != 2 || r.Locked {
 		t.Errorf("%d tests passed, locked: %t", r.Passed, r.Locked)
 	}
@@ -80,7 +80,7 @@ func TestInline(t *testing.T) {
 func TestSeveral(t *testing.T) {
 	dir := examples + "several"
 	cfg := parse(t, dir+"/vmcp.yaml", "backends: [{name: workspace, url: \"http://127.0.0.1:1/mcp\", prefix: workspace_}]\nscripts: [tools]\n")
-	r := run(t, author.ScripttestsOptions{Config: cfg, Replay: true, Orders: 24, Cover: true})
+	r := run(t, author.TestOptions{Config: cfg, Replay: true, Orders: 24, Cover: true})
 	if r.Passed != 5 || len(r.Coverage.Files) != 1 {
 		t.Fatalf("%d tests passed, coverage of %d files; want 5 and 1", r.Passed, len(r.Coverage.Files))
 	}

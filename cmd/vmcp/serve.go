@@ -130,7 +130,7 @@ func (a *app) runServe(ctx context.Context, f serveFlags) error {
 			return fmt.Errorf("--token-file: %w", err)
 		}
 	}
-	stopPprof, err := a.servePprof(f.pprof, edge.OriginNew(f.hosts, f.origins))
+	stopPprof, err := a.servePprof(f.pprof, edge.NewOrigins(f.hosts, f.origins))
 	if err != nil {
 		return err
 	}
@@ -142,8 +142,8 @@ func (a *app) runServe(ctx context.Context, f serveFlags) error {
 	defer closeWorkers()
 	memory := memlimit.New()
 	p = proxy.New(proxy.Options{Log: log, Secrets: a.secrets, Version: buildVersion(), OpenTracer: sender.Open, Charged: memory.Note, MemoryLimit: memory.Ceiling(), AuditOut: a.out, Profile: f.profile, Workers: workers, IsolateScripts: f.isolate, Joined: a.joined,
-		OpenStore: func(c *config.Config) (durable.RunsStore, *durable.Ring, error) {
-			return sqlstore.OpenStore(ctx, c, sqlstore.How{})
+		OpenStore: func(c *config.Config) (durable.Store, *durable.Ring, error) {
+			return sqlstore.Open(ctx, c, sqlstore.How{})
 		}})
 	defer p.Close()
 	s := &served{flags: f, from: from, proxy: p, log: log, ceiling: memory.Ceiling(), applied: make(chan struct{}), ended: make(chan struct{})}

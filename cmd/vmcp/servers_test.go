@@ -31,7 +31,7 @@ func world(t *testing.T, process *config.Config, only string, known []string, se
 	t.Helper()
 	process.Complete()
 	shared := proxy.NewProcess(nil)
-	s := serve.ServersNew(serve.ServersOptions{
+	s := serve.NewServers(serve.ServersOptions{
 		Log: slog.New(slog.DiscardHandler), Process: process, Only: only, Version: "test",
 		Health: func() cluster.Health {
 			return cluster.Health{Kind: "kubernetes", Namespace: "team", Synced: len(known) > 0, Complete: len(known) > 0, Waiting: "the kind Ship is not there"}
@@ -278,14 +278,14 @@ func TestOfTheProcess(t *testing.T) {
 
 // slowStore takes some time to close, as a store with runs does.
 type slowStore struct {
-	durablepkg.RunsStore
+	durablepkg.Store
 	open *atomic.Bool
 }
 
 func (s slowStore) Close() error {
 	<-time.After(100 * time.Millisecond)
 	s.open.Store(false)
-	return s.RunsStore.Close()
+	return s.Store.Close()
 }
 
 // TestServedAgain: a server whose name is known again opens its store after the one before has closed it, also if another one
@@ -294,12 +294,12 @@ func TestServedAgain(t *testing.T) {
 	var open atomic.Bool
 	process := &config.Config{SessionStorage: config.SessionStorage{Provider: config.StorageSQLite, Path: "runs.db"}}
 	process.Complete()
-	s := serve.ServersNew(serve.ServersOptions{Log: slog.New(slog.DiscardHandler), Process: process, Only: "ops", Make: func(name string, metrics prometheus.Registerer) *proxy.Proxy {
-		return proxy.New(proxy.Options{Server: name, Process: proxy.NewProcess(nil), Metrics: metrics, OpenStore: func(c *config.Config) (durablepkg.RunsStore, *durablepkg.Ring, error) {
+	s := serve.NewServers(serve.ServersOptions{Log: slog.New(slog.DiscardHandler), Process: process, Only: "ops", Make: func(name string, metrics prometheus.Registerer) *proxy.Proxy {
+		return proxy.New(proxy.Options{Server: name, Process: proxy.NewProcess(nil), Metrics: metrics, OpenStore: func(c *config.Config) (durablepkg.Store, *durablepkg.Ring, error) {
 			if open.Swap(true) {
 				return nil, nil, errors.New("the store is open already")
 			}
-			return slowStore{durablepkg.MemoryNew(sqlstore.InMemory(c), nil), &open}, nil, nil
+			return slowStore{durablepkg.NewMemory(sqlstore.InMemory(c), nil), &open}, nil, nil
 		}})
 	}})
 	defer s.Close()

@@ -48,15 +48,15 @@ func port(t *testing.T) net.Listener {
 	return l
 }
 
-func still() serve.SystemdOptions {
+func still() serve.NotifierOptions {
 	never := make(chan struct{})
-	return serve.SystemdOptions{Status: func() string { return "fine" }, Changed: func() <-chan struct{} { return never }, Probe: func() {}, Log: slog.New(slog.DiscardHandler)}
+	return serve.NotifierOptions{Status: func() string { return "fine" }, Changed: func() <-chan struct{} { return never }, Probe: func() {}, Log: slog.New(slog.DiscardHandler)}
 }
 
 // TestSequence: ready once, reloading with the monotonic time, ready again, stopping, and nothing after it.
 func TestSequence(t *testing.T) {
 	next := socket(t)
-	m := serve.SystemdNew(still())
+	m := serve.NewNotifier(still())
 	m.Reloading() // the first configuration is no reload
 	m.Reloaded()
 	l := m.Listener(port(t))
@@ -88,7 +88,7 @@ func TestStatusFollows(t *testing.T) {
 		return text
 	}
 	o.Changed = func() <-chan struct{} { return <-changes }
-	m := serve.SystemdNew(o)
+	m := serve.NewNotifier(o)
 	m.Started(port(t))
 	defer m.Close()
 	change := func() {
@@ -132,7 +132,7 @@ func TestStuckAcceptLoop(t *testing.T) {
 	o := still()
 	said := make(chan string, 3)
 	o.Log = slog.New(told{slog.DiscardHandler, said})
-	m := serve.SystemdNew(o)
+	m := serve.NewNotifier(o)
 	l := m.Listener(port(t))
 	m.Started(l)
 	defer m.Close()
@@ -166,7 +166,7 @@ func TestStuckCatalog(t *testing.T) {
 		}
 		<-goOn
 	}
-	m := serve.SystemdNew(o)
+	m := serve.NewNotifier(o)
 	p := port(t)
 	m.Started(m.Listener(p))
 	if got := next(); !strings.HasPrefix(got, "READY=1") {
@@ -188,7 +188,7 @@ func TestStuckCatalog(t *testing.T) {
 // TestNobodyAsks: without NOTIFY_SOCKET nothing is sent.
 func TestNobodyAsks(t *testing.T) {
 	t.Setenv("NOTIFY_SOCKET", "")
-	m := serve.SystemdNew(still())
+	m := serve.NewNotifier(still())
 	l := port(t)
 	if m != nil || m.Listener(l) != l {
 		t.Error("a manager without a socket")

@@ -23,7 +23,7 @@ A test that passed is rerun: stopped and resumed at every effect, and with the r
 parallel branches in other orders. Reruns with a different outcome are reported.
 
 Every problem is one line on standard output, and the summary is the last one. The exit code is 1
-when a test fails, when coverage is below --cover-min or when there are no tests.` + author.ScripttestsForm,
+when a test fails, when coverage is below --cover-min or when there are no tests.` + author.TestForm,
 		Example: "  vmcp test\n  vmcp test tools/refund_test.star --run late\n  vmcp test --cover --cover-out coverage.lcov --cover-min 90\n  vmcp test --output junit > report.xml",
 	}
 	flags := c.Flags()
@@ -49,7 +49,7 @@ when a test fails, when coverage is below --cover-min or when there are no tests
 	}
 	c.ValidArgsFunction = cobra.FixedCompletions([]string{"star", "json"}, cobra.ShellCompDirectiveFilterFileExt)
 	c.RunE = func(c *cobra.Command, paths []string) error {
-		command := &author.ScripttestsCommand{Flags: *f, Paths: paths, Load: a.load, Use: a.secrets.Use, Out: a.out,
+		command := &author.TestCommand{Flags: *f, Paths: paths, Load: a.load, Use: a.secrets.Use, Out: a.out,
 			Clean: func(s string) string { return a.shown(a.secrets.Text(s)) }, PrintJSON: a.printJSON,
 			Say: a.say, Report: a.report}
 		run := command.Run

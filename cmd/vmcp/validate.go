@@ -75,7 +75,7 @@ ready, tools that are not listed as offered, and profiles with more tools than t
 
 // checkScripts is vmcp check.
 func (a *app) checkScripts() *cobra.Command {
-	return author.CheckerCommand(author.CheckerEnv{
+	return author.CheckCommand(author.CheckEnv{
 		Out: a.out, DefaultFile: defaultFile, Read: a.read, Input: standardInput, Secrets: a.secrets, Say: a.say, Report: a.report, Reported: errReported,
 		Gather: a.gather,
 	})

@@ -43,7 +43,7 @@ type AdoptedError struct{ Owner string }
 func (e *AdoptedError) Error() string { return "the session belongs to replica " + e.Owner }
 
 // Options configure a replica.
-type ClusterOptions struct {
+type Options struct {
 	// DB is the database; Close closes it.
 	DB *postgres.DB
 	// Ring seals secrets in rows. Its keys may be replaced at any time.
@@ -78,7 +78,7 @@ const (
 // Members are the replicas of a cluster as this one sees them. Safe for concurrent use.
 type Members struct {
 	*store
-	o      ClusterOptions
+	o      Options
 	self   string
 	tokens *Tokens
 
@@ -103,7 +103,7 @@ type Members struct {
 
 // Join creates the tables where they are missing, writes the first heartbeat and starts the goroutine for further ones.
 // Close or Leave ends it.
-func Join(ctx context.Context, o ClusterOptions) (*Members, error) {
+func Join(ctx context.Context, o Options) (*Members, error) {
 	if o.Heartbeat <= 0 {
 		o.Heartbeat = 2 * time.Second
 	}

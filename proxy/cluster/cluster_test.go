@@ -32,7 +32,7 @@ const heartbeat = 2 * time.Second
 // keys makes a ring with one key for each letter.
 func keys(t *testing.T, letters string) *durable.Ring {
 	t.Helper()
-	r, err := durable.SealNew(ringOf(letters))
+	r, err := durable.NewSeal(ringOf(letters))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +53,7 @@ func join(t *testing.T, server *runstest.Server, schema string, ring *durable.Ri
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := cluster.Join(t.Context(), cluster.ClusterOptions{DB: db, Ring: ring, Address: "10.0.0.1:1", Heartbeat: heartbeat})
+	m, err := cluster.Join(t.Context(), cluster.Options{DB: db, Ring: ring, Address: "10.0.0.1:1", Heartbeat: heartbeat})
 	if err != nil {
 		db.Close()
 		t.Fatal(err)
@@ -368,7 +368,7 @@ func testVersions(t *testing.T, server *runstest.Server, schema string) {
 	set("cluster", 99)
 	join(t, server, schema, keys(t, "a"))
 	set("cluster_compatible", 99)
-	if _, err := cluster.Join(t.Context(), cluster.ClusterOptions{DB: db, Ring: keys(t, "a"), Address: "x:1"}); err == nil || !errors.Is(err, cluster.ErrUnavailable) {
+	if _, err := cluster.Join(t.Context(), cluster.Options{DB: db, Ring: keys(t, "a"), Address: "x:1"}); err == nil || !errors.Is(err, cluster.ErrUnavailable) {
 		t.Errorf("tables that are too new: %v", err)
 	}
 }
@@ -501,7 +501,7 @@ func TestClusterClocks(t *testing.T) {
 		var log syncBuffer
 		db, err := postgres.Open(t.Context(), postgres.Options{URL: server.URL(), Schema: "clocks", MaxConnections: 6})
 		must(t, err)
-		m, err := cluster.Join(t.Context(), cluster.ClusterOptions{
+		m, err := cluster.Join(t.Context(), cluster.Options{
 			DB: db, Ring: keys(t, "a"), Address: "10.0.0.1:1", Log: slog.New(slog.NewTextHandler(&log, nil)),
 			Clock: func() time.Time { return time.Now().Add(tt.skew) },
 		})

@@ -14,7 +14,7 @@ import (
 // A replica forwards a client's request to the replica that owns its session. Both have the same key; where the other one
 // listens comes from the table of replicas.
 func Example() {
-	ring, err := durable.SealNew([]durable.Key{{ID: "k1", Secret: bytes.Repeat([]byte{7}, 32)}})
+	ring, err := durable.NewSeal([]durable.Key{{ID: "k1", Secret: bytes.Repeat([]byte{7}, 32)}})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -24,14 +24,14 @@ func Example() {
 		fmt.Println(err)
 		return
 	}
-	owner := cluster.PeersNew(cluster.PeersOptions{Ring: ring, Space: "vmcp", Self: "b", Serve: func(w http.ResponseWriter, _ *http.Request, p cluster.Passage) {
+	owner := cluster.NewPeers(cluster.PeerOptions{Ring: ring, Space: "vmcp", Self: "b", Serve: func(w http.ResponseWriter, _ *http.Request, p cluster.Passage) {
 		fmt.Fprintf(w, "session %s of replica %s, from replica %s: %s", p.Session, p.To, p.From, p.Body)
 	}})
 	defer owner.Close()
 	go owner.Listen(l)
 
 	address := func(replica string) (string, bool) { return l.Addr().String(), replica == "b" }
-	p := cluster.PeersNew(cluster.PeersOptions{Ring: ring, Space: "vmcp", Self: "a", Address: address})
+	p := cluster.NewPeers(cluster.PeerOptions{Ring: ring, Space: "vmcp", Self: "a", Address: address})
 	defer p.Close()
 	client := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		err := p.Forward(w, r, cluster.Passage{To: "b", Session: "s1", Kind: cluster.Session, Body: []byte(`{"method":"ping"}`)})

@@ -76,7 +76,7 @@ type dirty struct {
 
 // Opened is called for a new session. Capabilities that do not fit into its id are written to a row before the client
 // gets the id.
-func (t *Set) Opened(ctx context.Context, s *edge.Session, said *edge.IdsSession) error {
+func (t *Set) Opened(ctx context.Context, s *edge.Session, said *edge.IDSession) error {
 	k := t.o.Kept(s)
 	k.mu.Lock()
 	k.until = untilOf(said)

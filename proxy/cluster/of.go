@@ -20,7 +20,7 @@ func Of(ctx context.Context, cfg *config.Config, ring *durable.Ring, log *slog.L
 	if err != nil {
 		return nil, fmt.Errorf("cluster: %w", err)
 	}
-	m, err := Join(ctx, ClusterOptions{DB: db, Ring: ring, Address: cfg.Cluster.Advertise, Heartbeat: cfg.Cluster.Heartbeat.Std(), Log: log})
+	m, err := Join(ctx, Options{DB: db, Ring: ring, Address: cfg.Cluster.Advertise, Heartbeat: cfg.Cluster.Heartbeat.Std(), Log: log})
 	if err != nil {
 		db.Close()
 		return nil, fmt.Errorf("cluster: %w", err)

@@ -43,7 +43,7 @@ var (
 )
 
 // Options configure Peers.
-type PeersOptions struct {
+type PeerOptions struct {
 	// Ring signs and verifies requests. Its keys may be replaced at any time.
 	Ring *durable.Ring
 	// Space identifies the cluster in signatures, for example the schema of its tables.
@@ -96,7 +96,7 @@ const (
 
 // Peers sends requests to the other replicas and receives theirs. Safe for concurrent use.
 type Peers struct {
-	o       PeersOptions
+	o       PeerOptions
 	log     *slog.Logger
 	pings   *http.Client // probes, on connections of their own
 	server  *http.Server
@@ -121,7 +121,7 @@ const (
 )
 
 // New makes the Peers of a replica. It can forward at once; Listen receives.
-func PeersNew(o PeersOptions) *Peers {
+func NewPeers(o PeerOptions) *Peers {
 	if o.Timeout <= 0 {
 		o.Timeout = 2 * time.Second
 	}

@@ -64,7 +64,7 @@ func ringOf(t *testing.T, ids ...string) *durable.Ring {
 	for _, id := range ids {
 		keys = append(keys, durable.Key{ID: id, Secret: bytes.Repeat([]byte(id), 32)})
 	}
-	r, err := durable.SealNew(keys)
+	r, err := durable.NewSeal(keys)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,15 +72,15 @@ func ringOf(t *testing.T, ids ...string) *durable.Ring {
 }
 
 // start makes a replica; change may change its options.
-func (c *replicas) start(id string, serve func(http.ResponseWriter, *http.Request, Passage), change ...func(*PeersOptions)) *replica {
+func (c *replicas) start(id string, serve func(http.ResponseWriter, *http.Request, Passage), change ...func(*PeerOptions)) *replica {
 	c.t.Helper()
 	r := &replica{errs: make(chan error, 100)}
-	o := PeersOptions{Ring: ringOf(c.t, "k"), Space: "vmcp", Self: id, Address: c.address, Timeout: 20 * time.Second} // no machine is so slow
+	o := PeerOptions{Ring: ringOf(c.t, "k"), Space: "vmcp", Self: id, Address: c.address, Timeout: 20 * time.Second} // no machine is so slow
 	o.Serve = func(w http.ResponseWriter, q *http.Request, p Passage) { r.called.Add(1); serve(w, q, p) }
 	for _, f := range change {
 		f(&o)
 	}
-	r.Peers = PeersNew(o)
+	r.Peers = NewPeers(o)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		c.t.Fatal(err)
@@ -167,14 +167,14 @@ func TestForward(t *testing.T) {
 func TestStrangersAreRefused(t *testing.T) {
 	c := cluster(t)
 	b := c.start("b", nobody)
-	signer := func(change func(*PeersOptions)) *Peers {
-		o := PeersOptions{Ring: ringOf(t, "k"), Space: "vmcp", Self: "a", Address: c.address}
+	signer := func(change func(*PeerOptions)) *Peers {
+		o := PeerOptions{Ring: ringOf(t, "k"), Space: "vmcp", Self: "a", Address: c.address}
 		change(&o)
-		p := PeersNew(o)
+		p := NewPeers(o)
 		t.Cleanup(p.Close)
 		return p
 	}
-	a := signer(func(*PeersOptions) {})
+	a := signer(func(*PeerOptions) {})
 	addr, _ := c.address("b")
 	request := func(by *Peers, to, body string, change ...func(*http.Request)) int {
 		t.Helper()
@@ -212,8 +212,8 @@ func TestStrangersAreRefused(t *testing.T) {
 		"other query":        {request(a, "b", "", func(r *http.Request) { r.URL.RawQuery = "a" }), 401},
 		"signed twice":       {request(a, "b", "", func(r *http.Request) { r.Header.Add(headerPeer, r.Header.Get(headerPeer)) }), 401},
 		"nonsense":           {request(a, "b", "", func(r *http.Request) { r.Header.Set(headerPeer, ";;") }), 401},
-		"another key":        {request(signer(func(o *PeersOptions) { o.Ring = ringOf(t, "x") }), "b", ""), 401},
-		"another cluster":    {request(signer(func(o *PeersOptions) { o.Space = "other" }), "b", ""), 401},
+		"another key":        {request(signer(func(o *PeerOptions) { o.Ring = ringOf(t, "x") }), "b", ""), 401},
+		"another cluster":    {request(signer(func(o *PeerOptions) { o.Space = "other" }), "b", ""), 401},
 		"for another one":    {request(a, "c", ""), 421},
 		"another body":       {request(a, "b", "body", func(r *http.Request) { r.Body = io.NopCloser(strings.NewReader("BODY")) }), 400},
 		"a longer body":      {request(a, "b", "body", func(r *http.Request) { r.Body, r.ContentLength = io.NopCloser(strings.NewReader("body+")), 5 }), 400},
@@ -284,8 +284,8 @@ func TestRotationOfPeers(t *testing.T) {
 	for i := range steps[1:] {
 		for _, pair := range [][2][]string{{steps[i], steps[i+1]}, {steps[i+1], steps[i]}} {
 			c := cluster(t)
-			c.start("b", nobody, func(o *PeersOptions) { o.Ring = ringOf(t, pair[0]...) })
-			a := c.start("a", nobody, func(o *PeersOptions) { o.Ring = ringOf(t, pair[1]...) })
+			c.start("b", nobody, func(o *PeerOptions) { o.Ring = ringOf(t, pair[0]...) })
+			a := c.start("a", nobody, func(o *PeerOptions) { o.Ring = ringOf(t, pair[1]...) })
 			if resp, _ := send(t, "GET", a.url, "b", ""); resp.StatusCode != 200 {
 				t.Errorf("%v to %v: %v", pair[1], pair[0], <-a.errs)
 			}
@@ -365,7 +365,7 @@ func TestGone(t *testing.T) {
 	a := c.start("a", nobody)
 	other := c.start("other", nobody)
 	c.start("moved", func(w http.ResponseWriter, _ *http.Request, _ Passage) { moved(w) })
-	c.start("foreign", nobody, func(o *PeersOptions) { o.Ring = ringOf(t, "x") })
+	c.start("foreign", nobody, func(o *PeerOptions) { o.Ring = ringOf(t, "x") })
 	c.at("closed", testkit.NobodyListens)
 	addr, _ := c.address("other")
 	c.at("replaced", addr)
@@ -392,7 +392,7 @@ func TestSilent(t *testing.T) {
 	}
 	defer l.Close() // nobody accepts: the kernel does
 	c.at("b", l.Addr().String())
-	a := c.start("a", nobody, func(o *PeersOptions) { o.Timeout = 300 * time.Millisecond })
+	a := c.start("a", nobody, func(o *PeerOptions) { o.Timeout = 300 * time.Millisecond })
 	for range 2 {
 		send(t, "POST", a.url, "b", strings.Repeat("x", 8<<20)) // more than the kernel takes
 		if err := <-a.errs; !errors.Is(err, errGone) {
@@ -402,7 +402,7 @@ func TestSilent(t *testing.T) {
 
 	release := make(chan struct{})
 	defer close(release)
-	a = c.start("patient", nobody, func(o *PeersOptions) { o.Timeout = time.Second })
+	a = c.start("patient", nobody, func(o *PeerOptions) { o.Timeout = time.Second })
 	for _, method := range []string{"POST", "GET"} {
 		slow := c.start(method, func(w http.ResponseWriter, r *http.Request, _ Passage) {
 			if r.Method == "GET" {
@@ -505,7 +505,7 @@ func TestAwake(t *testing.T) {
 	var looked atomic.Int64
 	fail := errors.New("the store is away")
 	var away atomic.Bool
-	b := c.start("b", nobody, func(o *PeersOptions) {
+	b := c.start("b", nobody, func(o *PeerOptions) {
 		o.Refresh = func(context.Context) error {
 			looked.Add(1)
 			if away.Load() {
@@ -547,7 +547,7 @@ func TestMutualTLS(t *testing.T) {
 		return secure
 	}
 	c := cluster(t)
-	with := func(s *TLS) func(*PeersOptions) { return func(o *PeersOptions) { o.TLS = s } }
+	with := func(s *TLS) func(*PeerOptions) { return func(o *PeerOptions) { o.TLS = s } }
 	c.start("b", nobody, with(files("b", authority, "127.0.0.1")))
 	c.start("misnamed", nobody, with(files("misnamed", authority, "127.0.0.2")))
 	c.start("plain", nobody)
@@ -689,7 +689,7 @@ func silentEnd(t *testing.T) error {
 		t.Fatal(err)
 	}
 	taken := make(chan struct{}, 1)
-	p := PeersNew(PeersOptions{Ring: ringOf(t, "k"), Space: "vmcp", Self: "a", Address: cluster(t).address, Serve: nobody})
+	p := NewPeers(PeerOptions{Ring: ringOf(t, "k"), Space: "vmcp", Self: "a", Address: cluster(t).address, Serve: nobody})
 	defer p.Close()
 	p.server.ConnState = func(_ net.Conn, s http.ConnState) {
 		if s == http.StateNew {

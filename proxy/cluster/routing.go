@@ -73,11 +73,11 @@ type Set struct {
 const maxOwners = 10_000
 
 // New makes a Set, with peers from the options p. The caller passes it to Edge.Join.
-func RoutingNew(o RoutingOptions, p PeersOptions) *Set {
+func NewRouting(o RoutingOptions, p PeerOptions) *Set {
 	t := &Set{o: o, self: o.Members.Self(), owners: map[string]string{}}
 	p.Ring, p.Space, p.Self, p.Address, p.Refresh = o.Members.Ring(), o.Members.Schema(), t.self, o.Members.Address, o.Members.Refresh
 	p.Serve, p.MaxBody, p.Log, p.Now = t.serve, o.Edge.MaxBody, o.Log, o.Members.Now
-	t.peers = PeersNew(p)
+	t.peers = NewPeers(p)
 	o.Members.OnAdoption(t.news)
 	o.Spawn(t.saveLater)
 	return t
@@ -111,7 +111,7 @@ func (t *Set) serve(w http.ResponseWriter, r *http.Request, p Passage) {
 var errBusy = wire.Errorf(wire.Busy, "the replica that owns the session cannot be determined now; try again in a moment")
 
 // Route finds the session of a request that is not in memory, or forwards the request. It implements edge.Elsewhere.
-func (t *Set) Route(w http.ResponseWriter, r *http.Request, body []byte, said *edge.IdsSession) (*edge.Session, error) {
+func (t *Set) Route(w http.ResponseWriter, r *http.Request, body []byte, said *edge.IDSession) (*edge.Session, error) {
 	if edge.WasPassed(r.Context()) {
 		return t.passed(w, r, said)
 	}
@@ -183,7 +183,7 @@ type place struct {
 
 // find finds the owner of a session that is not in memory. again: the row is read in any case; gone is a replica that
 // does not answer, whatever the table of replicas says.
-func (t *Set) find(ctx context.Context, said *edge.IdsSession, again bool, gone string) (place, error) {
+func (t *Set) find(ctx context.Context, said *edge.IDSession, again bool, gone string) (place, error) {
 	if !again {
 		for _, owner := range []string{t.ownerOf(said.ID), said.Owner} {
 			if t.lives(owner, gone) {
@@ -215,7 +215,7 @@ func (t *Set) hasCome(ctx context.Context, id string) bool {
 }
 
 // row reads the row of a session. For one that has ended the error is edge.ErrNoSession.
-func (t *Set) row(ctx context.Context, said *edge.IdsSession) (row Row, ok bool, err error) {
+func (t *Set) row(ctx context.Context, said *edge.IDSession) (row Row, ok bool, err error) {
 	if t.hasEnded(said.ID) {
 		return row, false, edge.ErrNoSession
 	}
@@ -242,7 +242,7 @@ func (t *Set) lives(id, gone string) bool {
 }
 
 // passed finds the session of a forwarded request, or answers 421 if another replica owns it.
-func (t *Set) passed(w http.ResponseWriter, r *http.Request, said *edge.IdsSession) (*edge.Session, error) {
+func (t *Set) passed(w http.ResponseWriter, r *http.Request, said *edge.IDSession) (*edge.Session, error) {
 	row, ok, err := t.row(r.Context(), said)
 	switch {
 	case err != nil:
@@ -260,7 +260,7 @@ func (t *Set) passed(w http.ResponseWriter, r *http.Request, said *edge.IdsSessi
 var errTaken = errors.New("another replica has adopted the session")
 
 // adopt makes this replica the owner of a session, and restores it.
-func (t *Set) adopt(r *http.Request, said *edge.IdsSession, at place) (*edge.Session, error) {
+func (t *Set) adopt(r *http.Request, said *edge.IDSession, at place) (*edge.Session, error) {
 	ctx := r.Context()
 	if said.Expired(t.o.Members.Now()) {
 		return nil, edge.ErrNoSession
@@ -309,16 +309,16 @@ func (t *Set) adopt(r *http.Request, said *edge.IdsSession, at place) (*edge.Ses
 }
 
 // end ends a session that cannot be adopted: its client begins a new one, and knows that its state is lost.
-func (t *Set) end(ctx context.Context, said *edge.IdsSession, why error) error {
+func (t *Set) end(ctx context.Context, said *edge.IDSession, why error) error {
 	t.o.Log.Warn("session ended: its replica is gone", "session", said.ID[:6], "err", why)
 	t.noteEnd(ctx, said.ID, t.lifeOf(said))
 	return edge.ErrNoSession
 }
 
 // untilOf is the expiry of a session's id, and of its row.
-func untilOf(said *edge.IdsSession) time.Time { return said.Issued.Add(edge.Life + 2*edge.Skew) }
+func untilOf(said *edge.IDSession) time.Time { return said.Issued.Add(edge.Life + 2*edge.Skew) }
 
-func (t *Set) lifeOf(said *edge.IdsSession) time.Duration {
+func (t *Set) lifeOf(said *edge.IDSession) time.Duration {
 	return max(t.until(untilOf(said)), edge.Skew)
 }
 

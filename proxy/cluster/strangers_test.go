@@ -89,7 +89,7 @@ func TestStrangersSendSoMuch(t *testing.T) {
 func TestRefusalsAreNoFlood(t *testing.T) {
 	var log safeBuffer
 	c := cluster(t)
-	c.start("b", nobody, func(o *PeersOptions) { o.Log = slog.New(slog.NewTextHandler(&log, nil)) })
+	c.start("b", nobody, func(o *PeerOptions) { o.Log = slog.New(slog.NewTextHandler(&log, nil)) })
 	addr, _ := c.address("b")
 	for range 50 {
 		resp, err := http.Get("http://" + addr + "/mcp")
@@ -162,8 +162,8 @@ func TestHeadersAreBounded(t *testing.T) {
 // TestClocksOfPeers: the age of a request is measured by the shared clock.
 func TestClocksOfPeers(t *testing.T) {
 	c := cluster(t)
-	at := func(d time.Duration) func(*PeersOptions) {
-		return func(o *PeersOptions) { o.Now = func() time.Time { return time.Now().Add(d) } }
+	at := func(d time.Duration) func(*PeerOptions) {
+		return func(o *PeerOptions) { o.Now = func() time.Time { return time.Now().Add(d) } }
 	}
 	c.start("b", nobody, at(5*time.Minute))
 	for _, tt := range []struct {

@@ -61,7 +61,7 @@ type Buffer struct {
 var buffers = sync.Pool{New: func() any { return &Buffer{B: make([]byte, 0, 4<<10)} }}
 
 // New is an empty buffer.
-func bodyNew() *Buffer { return buffers.Get().(*Buffer) }
+func newBody() *Buffer { return buffers.Get().(*Buffer) }
 
 // Free returns the buffer to the pool, unless it is retained.
 func (b *Buffer) Free() {

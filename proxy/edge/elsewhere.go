@@ -19,11 +19,11 @@ type Elsewhere interface {
 	// Awake is called before a session of this process is used.
 	Awake(ctx context.Context)
 	// Opened is called for a new session before its client gets the id; said is the content of the id.
-	Opened(ctx context.Context, s *Session, said *IdsSession) error
+	Opened(ctx context.Context, s *Session, said *IDSession) error
 	// Route is called for a request of a session that is not here, with the request's body. It returns the session if
 	// this process has adopted it and is to serve the request, nil if it has answered the request, and ErrNoSession if
 	// there is no such session.
-	Route(w http.ResponseWriter, r *http.Request, body []byte, said *IdsSession) (*Session, error)
+	Route(w http.ResponseWriter, r *http.Request, body []byte, said *IDSession) (*Session, error)
 	// Holds is called for a stateless request with a requestState. It returns true if another replica has the suspended
 	// call; the request was answered then, unless there is an error.
 	Holds(w http.ResponseWriter, r *http.Request, body []byte, asked Request) (bool, error)
@@ -94,7 +94,7 @@ type Adoption struct {
 
 // Adopt restores a session of another replica for a request that names it. ready is called before other requests can
 // find the session; if it returns an error, the session ends.
-func (v *Server) Adopt(r *http.Request, said *IdsSession, a Adoption, ready func(*Session) error) (*Session, error) {
+func (v *Server) Adopt(r *http.Request, said *IDSession, a Adoption, ready func(*Session) error) (*Session, error) {
 	c := &Client{Principal: v.principal(r), Profile: said.Profile, Revision: said.Revision, Capabilities: a.Capabilities, Info: said.Info}
 	s := &Session{ID: said.ID, Text: r.Header.Get(wire.HeaderSession), Client: c, opened: v.sealer.Load(), used: time.Now(), begun: true, ready: true, logLevel: a.Level}
 	c.Session, s.streams = s, newSet(&v.streams, "e"+strconv.FormatInt(a.Epoch, 10)+".")

@@ -62,7 +62,7 @@ func (r *GateRefusal) Error() string { return r.Reason }
 type Gate struct{ sessions gateSessions }
 
 // New makes a Gate.
-func GateNew() *Gate { return &Gate{sessions: newSessions()} }
+func NewGate() *Gate { return &Gate{sessions: newSessions()} }
 
 // Admit returns the principal of a request; nil, without an error, if none is required. The error is a *Refusal.
 func (g *Gate) Admit(r *http.Request, rules *Rules, port Port) (*auth.Principal, error) {

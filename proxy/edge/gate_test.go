@@ -52,7 +52,7 @@ func rules(t *testing.T, cfg *config.Config) *Rules {
 		t.Fatal(err)
 	}
 	t.Cleanup(a.Close)
-	return &Rules{Policy: OriginNew(cfg.Hosts, cfg.Origins), Auth: a, Admins: cfg.IncomingAuth.Authz.Admins, Apart: cfg.Admin.Listen != "", Token: newToken(cfg.Admin.TokenFile)}
+	return &Rules{Policy: NewOrigins(cfg.Hosts, cfg.Origins), Auth: a, Admins: cfg.IncomingAuth.Authz.Admins, Apart: cfg.Admin.Listen != "", Token: newToken(cfg.Admin.TokenFile)}
 }
 
 func status(err error) int {
@@ -145,7 +145,7 @@ func TestWhoComesIn(t *testing.T) {
 		{"no admin, on the port for operators", askedApart, operators, "GET", here, []string{bearer, static["worker"]}, 403},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			_, err := GateNew().Admit(request(t, tt.method, tt.local, tt.headers...), rules(t, tt.cfg), tt.port)
+			_, err := NewGate().Admit(request(t, tt.method, tt.local, tt.headers...), rules(t, tt.cfg), tt.port)
 			if got := status(err); got != tt.want {
 				t.Errorf("Admit = %d %v, want %d", got, err, tt.want)
 			}
@@ -166,7 +166,7 @@ func TestALogin(t *testing.T) {
 		}
 	}
 	write("the-first-token")
-	rules, g := rules(t, &config.Config{Admin: config.Admin{Listen: here, TokenFile: file}}), GateNew()
+	rules, g := rules(t, &config.Config{Admin: config.Admin{Listen: here, TokenFile: file}}), NewGate()
 	login := func(token string) (*http.Cookie, error) {
 		w := httptest.NewRecorder()
 		r := request(t, "POST", here, "Origin", "null", "Sec-Fetch-Site", "same-origin")
@@ -215,7 +215,7 @@ func TestLoginsAreBounded(t *testing.T) {
 	if err := os.WriteFile(file, []byte("right"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	rules, g := rules(t, &config.Config{Admin: config.Admin{Listen: here, TokenFile: file}}), GateNew()
+	rules, g := rules(t, &config.Config{Admin: config.Admin{Listen: here, TokenFile: file}}), NewGate()
 	last := 0
 	for range loginBurst + 5 {
 		last = status(g.Login(httptest.NewRecorder(), request(t, "POST", here), rules, operators, "guess"))

@@ -56,7 +56,7 @@ func (v *Server) post(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusNotAcceptable, nil, wire.Invalid("Accept: want application/json, text/event-stream"))
 		return
 	}
-	buf := bodyNew()
+	buf := newBody()
 	defer buf.Free()
 	if err := buf.Read(w, r, v.access.Load().maxBody, &v.bodies); err != nil {
 		refuseBody(w, err)
@@ -282,7 +282,7 @@ func (h *httpReply) finishJSON(id json.RawMessage, resp *backends.Response, err 
 	case resp.Body != nil:
 		h.streamJSON(id, resp)
 	default:
-		out := bodyNew()
+		out := newBody()
 		m := wire.Message{ID: id, Result: resp.Result}
 		out.B = m.Append(out.B)
 		writeJSON(h.w, http.StatusOK, out.B)

@@ -43,7 +43,7 @@ const (
 )
 
 // A Session is the content of an id.
-type IdsSession struct {
+type IDSession struct {
 	ID           string // as New makes it
 	Owner        string // the replica that opened it; "" without a cluster
 	Principal    Digest
@@ -68,7 +68,7 @@ func digestOf(principal string) (d Digest) {
 var encoding = base32.StdEncoding.WithPadding(base32.NoPadding)
 
 // New makes the random part of an id: 16 bytes.
-func idsNew() string {
+func newIDs() string {
 	var b [idSize]byte
 	rand.Read(b[:])
 	return encoding.EncodeToString(b[:])
@@ -89,7 +89,7 @@ func NewSealer(ring *durable.Ring, space, owner string, now func() time.Time) *S
 }
 
 // Seal makes the id of a session that this replica opens now. It sets Owner, Issued and what had to be shortened in s.
-func (l *Sealer) Seal(s *IdsSession) string {
+func (l *Sealer) Seal(s *IDSession) string {
 	s.Owner, s.Issued, s.Info = l.owner, l.now(), shorten(s.Info)
 	s.Elsewhere = len(s.Capabilities) > maxCapabilities
 	id, err := encoding.DecodeString(s.ID)
@@ -129,7 +129,7 @@ func shorten(info json.RawMessage) json.RawMessage {
 
 // Open reads an id; ok is false unless a key of the ring has sealed it for this space. The caller checks its age
 // (Expired).
-func (l *Sealer) Open(text string) (s *IdsSession, ok bool) {
+func (l *Sealer) Open(text string) (s *IDSession, ok bool) {
 	if len(text) > longest {
 		return nil, false
 	}
@@ -145,12 +145,12 @@ func (l *Sealer) Open(text string) (s *IdsSession, ok bool) {
 }
 
 // read decodes the sealed bytes. What it cannot decode was sealed by a newer version.
-func idsRead(b []byte) (*IdsSession, bool) {
+func idsRead(b []byte) (*IDSession, bool) {
 	const head = 1 + idSize + len(Digest{})
 	if len(b) < head || b[0] != form {
 		return nil, false
 	}
-	s := &IdsSession{ID: encoding.EncodeToString(b[1 : 1+idSize]), Principal: Digest(b[1+idSize : head])}
+	s := &IDSession{ID: encoding.EncodeToString(b[1 : 1+idSize]), Principal: Digest(b[1+idSize : head])}
 	issued, n := binary.Uvarint(b[head:])
 	if n <= 0 || issued > 1<<40 {
 		return nil, false
@@ -178,6 +178,6 @@ func idsRead(b []byte) (*IdsSession, bool) {
 }
 
 // Expired reports whether an id of a session that is not in memory is too old, or from the future.
-func (s *IdsSession) Expired(now time.Time) bool {
+func (s *IDSession) Expired(now time.Time) bool {
 	return now.Sub(s.Issued) > Life+Skew || s.Issued.Sub(now) > Skew
 }

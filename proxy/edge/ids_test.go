@@ -23,15 +23,15 @@ func ring(t *testing.T, ids ...string) *durable.Ring {
 	for _, id := range ids {
 		keys = append(keys, key(id))
 	}
-	r, err := durable.SealNew(keys)
+	r, err := durable.NewSeal(keys)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return r
 }
 
-func idsSession() *IdsSession {
-	return &IdsSession{ID: idsNew(), Principal: digestOf("https://issuer|ann"), Profile: "ops", Revision: "2025-11-25",
+func idsSession() *IDSession {
+	return &IDSession{ID: newIDs(), Principal: digestOf("https://issuer|ann"), Profile: "ops", Revision: "2025-11-25",
 		Info: json.RawMessage(`{"name":"probe","version":"1"}`), Capabilities: json.RawMessage(`{"elicitation":{}}`)}
 }
 
@@ -41,15 +41,15 @@ func TestTextSaysWhatWasSealed(t *testing.T) {
 	big := func(n int) json.RawMessage {
 		return json.RawMessage(fmt.Sprintf(`{"experimental":%q}`, strings.Repeat("x", n)))
 	}
-	for name, change := range map[string]func(*IdsSession){
-		"usual":                func(*IdsSession) {},
-		"nothing said":         func(s *IdsSession) { s.Info, s.Capabilities, s.Profile = nil, nil, "" },
-		"large":                func(s *IdsSession) { s.Capabilities, s.Profile = big(700), strings.Repeat("p", 63) },
-		"too large":            func(s *IdsSession) { s.Capabilities = big(10_000) },
-		"a long name":          func(s *IdsSession) { s.Info = json.RawMessage(`{"name":"` + strings.Repeat(`ä`, 5000) + `"}`) },
-		"a name of escapes":    func(s *IdsSession) { s.Info = json.RawMessage(`{"name":"` + strings.Repeat(`\u0001`, 5000) + `"}`) },
-		"a name that is none":  func(s *IdsSession) { s.Info = big(5000) },
-		"capabilities, longer": func(s *IdsSession) { s.Capabilities, s.Info = big(maxCapabilities-20), big(220) },
+	for name, change := range map[string]func(*IDSession){
+		"usual":                func(*IDSession) {},
+		"nothing said":         func(s *IDSession) { s.Info, s.Capabilities, s.Profile = nil, nil, "" },
+		"large":                func(s *IDSession) { s.Capabilities, s.Profile = big(700), strings.Repeat("p", 63) },
+		"too large":            func(s *IDSession) { s.Capabilities = big(10_000) },
+		"a long name":          func(s *IDSession) { s.Info = json.RawMessage(`{"name":"` + strings.Repeat(`ä`, 5000) + `"}`) },
+		"a name of escapes":    func(s *IDSession) { s.Info = json.RawMessage(`{"name":"` + strings.Repeat(`\u0001`, 5000) + `"}`) },
+		"a name that is none":  func(s *IDSession) { s.Info = big(5000) },
+		"capabilities, longer": func(s *IDSession) { s.Capabilities, s.Info = big(maxCapabilities-20), big(220) },
 	} {
 		s := idsSession()
 		change(s)
@@ -79,7 +79,7 @@ func TestTextSaysWhatWasSealed(t *testing.T) {
 func TestNothingElseOpens(t *testing.T) {
 	l := NewSealer(ring(t, "a"), "vmcp", "r", time.Now)
 	good := l.Seal(idsSession())
-	bad := []string{"", "a", good[:len(good)-1], good + "A", good + "=", " " + good, good[4:], strings.Repeat("A", longest+4), idsNew(),
+	bad := []string{"", "a", good[:len(good)-1], good + "A", good + "=", " " + good, good[4:], strings.Repeat("A", longest+4), newIDs(),
 		NewSealer(ring(t, "b"), "vmcp", "r", time.Now).Seal(idsSession()),
 		NewSealer(ring(t, "a"), "other", "r", time.Now).Seal(idsSession()),
 		base64.RawURLEncoding.EncodeToString(ring(t, "a").Encrypt(durable.SealState, "vmcp", []byte("run x"))),
@@ -145,14 +145,14 @@ func randomByte() byte {
 func TestAge(t *testing.T) {
 	now := time.Now()
 	for ago, want := range map[time.Duration]bool{0: false, 24 * time.Hour: false, 25 * time.Hour: true, -30 * time.Second: false, -2 * time.Minute: true} {
-		if got := (&IdsSession{Issued: now.Add(-ago)}).Expired(now); got != want {
+		if got := (&IDSession{Issued: now.Add(-ago)}).Expired(now); got != want {
 			t.Errorf("issued %v ago: expired %v, want %v", ago, got, want)
 		}
 	}
 }
 
 func BenchmarkOpen(b *testing.B) {
-	r, _ := durable.SealNew([]durable.Key{key("a")})
+	r, _ := durable.NewSeal([]durable.Key{key("a")})
 	l := NewSealer(r, "vmcp", "REPLICA", time.Now)
 	text := l.Seal(idsSession())
 	b.ReportMetric(float64(len(text)), "characters")

@@ -36,7 +36,7 @@ func (v *Server) postLegacy(w http.ResponseWriter, r *http.Request, m *wire.Mess
 
 // sessionOf finds the session that a request names; after 404 a client begins a new session. said is the content of a
 // sealed id if the session is not in this process.
-func (v *Server) sessionOf(r *http.Request) (s *Session, said *IdsSession, status int, err error) {
+func (v *Server) sessionOf(r *http.Request) (s *Session, said *IDSession, status int, err error) {
 	id := r.Header.Get(wire.HeaderSession)
 	if id == "" {
 		return nil, nil, http.StatusBadRequest, wire.Invalid("no %s header: begin with initialize", wire.HeaderSession)
@@ -103,7 +103,7 @@ func (v *Server) seal(ctx context.Context, s *Session) error {
 		return nil
 	}
 	c := s.Client
-	said := &IdsSession{ID: s.ID, Principal: digestOf(c.Principal), Profile: c.Profile, Revision: c.Revision, Info: c.Info, Capabilities: c.Capabilities}
+	said := &IDSession{ID: s.ID, Principal: digestOf(c.Principal), Profile: c.Profile, Revision: c.Revision, Info: c.Info, Capabilities: c.Capabilities}
 	s.Text, s.opened = by.Seal(said), by
 	if e := v.others(); e != nil {
 		return e.Opened(ctx, s, said)

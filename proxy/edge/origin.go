@@ -35,7 +35,7 @@ type Policy struct {
 }
 
 // New makes a policy of values that hostname.CheckHost and hostname.CheckOrigin accept.
-func OriginNew(hosts, origins []string) *Policy {
+func NewOrigins(hosts, origins []string) *Policy {
 	p := &Policy{}
 	for _, h := range hosts {
 		p.hosts = append(p.hosts, hostname.Parse(h))

@@ -64,7 +64,7 @@ type Session struct {
 }
 
 func newSession(c *Client, all *pool) *Session {
-	s := &Session{ID: idsNew(), Client: c, streams: newSet(all, ""), used: time.Now()}
+	s := &Session{ID: newIDs(), Client: c, streams: newSet(all, ""), used: time.Now()}
 	s.Text, c.Session = s.ID, s
 	return s
 }

@@ -144,7 +144,7 @@ func (t *sessions) find(id string) *Session {
 
 // named finds the session that an id names. A sealed id is opened first, once for each sealer; said is its content if
 // the session is not in this process.
-func (t *sessions) named(text string, by *Sealer) (s *Session, said *IdsSession) {
+func (t *sessions) named(text string, by *Sealer) (s *Session, said *IDSession) {
 	t.mu.Lock()
 	s = t.byText[text]
 	known := s != nil && s.opened == by

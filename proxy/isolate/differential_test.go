@@ -133,7 +133,7 @@ func compare(t *testing.T, w *Workers, c program) {
 		p = p.For(c.functions[n-1])
 	}
 	var ran [2]remains
-	journals := [2]*recorder{{Memory: script.JournalNew()}, {Memory: script.JournalNew()}}
+	journals := [2]*recorder{{Memory: script.NewJournal()}, {Memory: script.NewJournal()}}
 	o := script.RunOptions{Limits: c.limits, Args: json.RawMessage(c.args)}
 	o.Limits.Parallel = 1
 	ctx := t.Context()

@@ -63,7 +63,7 @@ func twoRounds(t *testing.T, p *script.Program, isolation script.Isolation) (see
 	h := &keys{Host: &scripttest.Host{Answer: scripttest.Later, Tools: map[string]scripttest.Tool{
 		"lost": lost, "get": lost, "echo": scripttest.Echo, "late": late(script.Once), "late get": late(script.Idempotent),
 	}}}
-	j := script.JournalNew()
+	j := script.NewJournal()
 	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 	for range 2 {
 		res, err := p.Run(t.Context(), script.RunOptions{

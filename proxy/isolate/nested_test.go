@@ -61,11 +61,11 @@ func TestScriptsThatCallScripts(t *testing.T) {
 					Args: json.RawMessage(args), Isolation: around, Journal: j, Limits: script.Limits{Memory: 32 << 20},
 				}, h)
 			}
-			first := &recorder{Memory: script.JournalNew()}
+			first := &recorder{Memory: script.NewJournal()}
 			want := run(nil, nil, first)
 			want.Journal = first.texts()
 			for _, ways := range []struct{ around, within script.Isolation }{{w, nil}, {nil, w}, {w, w}} {
-				j := &recorder{Memory: script.JournalNew()}
+				j := &recorder{Memory: script.NewJournal()}
 				got := run(ways.around, ways.within, j)
 				got.Journal = j.texts()
 				if name == "side" {
@@ -105,7 +105,7 @@ def run(params):
 	ways := []script.Isolation{nil, w}
 	for i := range 8 {
 		t.Run(fmt.Sprintf("%03b", i), func(t *testing.T) {
-			j := script.JournalNew()
+			j := script.NewJournal()
 			known := map[string]string{}
 			h := &scripttest.Host{Tools: map[string]scripttest.Tool{"echo": scripttest.Echo}}
 			h.Answer = func(_ context.Context, q script.Question) (json.RawMessage, error) {

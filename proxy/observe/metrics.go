@@ -99,7 +99,7 @@ func Process(limit int64) []prometheus.Collector {
 
 // New makes the metrics of a proxy; state is called for every scrape. They are registered with to, whose owner serves
 // the page; if to is nil, they have a page of their own, with the metrics of Process(limit).
-func MetricsNew(state func() State, to prometheus.Registerer, limit int64) *Metrics {
+func NewMetrics(state func() State, to prometheus.Registerer, limit int64) *Metrics {
 	own := prometheus.NewRegistry()
 	if to == nil {
 		own.MustRegister(Process(limit)...)

@@ -30,7 +30,7 @@ type Spans struct {
 }
 
 // New makes spans with a provider; nil: none. hide replaces secrets in texts.
-func SpansNew(p trace.TracerProvider, hide func(string) string) *Spans {
+func NewSpans(p trace.TracerProvider, hide func(string) string) *Spans {
 	s := &Spans{hide: hide}
 	s.Use(p)
 	return s

@@ -45,7 +45,7 @@ type api struct {
 }
 
 // New returns the handler of the API.
-func adminNew(o AdminOptions) http.Handler {
+func newAdmin(o AdminOptions) http.Handler {
 	a := &api{AdminOptions: o, mux: http.NewServeMux()}
 	a.mux.HandleFunc("GET /api/v1/status", func(w http.ResponseWriter, _ *http.Request) { a.reply(w, a.Status()) })
 	a.mux.HandleFunc("GET /api/v1/replicas", a.serveReplicas)

@@ -38,7 +38,7 @@ type ConsoleOptions struct {
 	// Version is the number of the current catalog.
 	Version func() uint64
 	Runs    *runs.Runs
-	Store   func() durable.RunsStore
+	Store   func() durable.Store
 	// Call serves a request of a client.
 	Call func(context.Context, edge.Request) (*backends.Response, error)
 	// Within is the context for serving a request; Turned is called for each refused one.
@@ -67,11 +67,11 @@ type settings struct {
 }
 
 // New makes a Console; Apply gives it a configuration.
-func ConsoleNew(o ConsoleOptions) *Console {
-	c := &Console{o: o, gate: edge.GateNew(), calls: make(chan struct{}, maxCalls), reads: make(chan struct{}, maxReads)}
-	c.events = eventsNew(eventsOptions{Now: c.present, Done: o.Admin.Draining})
-	c.api = adminNew(o.Admin)
-	c.pages = pageNew(pageOptions{Status: c.status, Tools: c.tools, Tool: c.tool, Runs: o.Runs.List, Run: o.Runs.Find, Hide: o.HideText, Logs: c.logs})
+func NewConsole(o ConsoleOptions) *Console {
+	c := &Console{o: o, gate: edge.NewGate(), calls: make(chan struct{}, maxCalls), reads: make(chan struct{}, maxReads)}
+	c.events = newEvents(eventsOptions{Now: c.present, Done: o.Admin.Draining})
+	c.api = newAdmin(o.Admin)
+	c.pages = newPage(pageOptions{Status: c.status, Tools: c.tools, Tool: c.tool, Runs: o.Runs.List, Run: o.Runs.Find, Hide: o.HideText, Logs: c.logs})
 	c.Apply(config.Default())
 	return c
 }

@@ -77,7 +77,7 @@ type numbered struct {
 }
 
 // New makes a Hub.
-func eventsNew(o eventsOptions) *hub {
+func newEvents(o eventsOptions) *hub {
 	return &hub{o: o, poked: make(chan struct{}, 1), last: map[[2]string]*numbered{}, changed: make(chan struct{})}
 }
 

@@ -66,7 +66,7 @@ func until(t *testing.T, lines <-chan string, want string) string {
 func serve(t *testing.T, w *world) (*hub, string) {
 	t.Helper()
 	done := make(chan struct{})
-	h := eventsNew(eventsOptions{Now: w.now, Done: done})
+	h := newEvents(eventsOptions{Now: w.now, Done: done})
 	srv := httptest.NewServer(h)
 	t.Cleanup(func() { close(done); h.Close(); srv.Close() })
 	return h, srv.URL
@@ -140,7 +140,7 @@ func TestAListenerThatDoesNotRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{}
 		big := strings.Repeat("x", 1000)
-		h := eventsNew(eventsOptions{Now: func() []event {
+		h := newEvents(eventsOptions{Now: func() []event {
 			return []event{{Kind: "backend", Key: "a", Data: fmt.Appendf(nil, `{"n":%d,"t":%q}`, w.n.Load(), big)}}
 		}})
 		ours, theirs := net.Pipe() // nothing is buffered
@@ -176,7 +176,7 @@ func TestAListenerThatDoesNotRead(t *testing.T) {
 func TestTheBeat(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		done := make(chan struct{})
-		h := eventsNew(eventsOptions{Done: done, Now: func() []event { return nil }})
+		h := newEvents(eventsOptions{Done: done, Now: func() []event { return nil }})
 		w := httptest.NewRecorder()
 		served := make(chan struct{})
 		go func() {

@@ -51,7 +51,7 @@ type Settings struct {
 type pages struct{ o pageOptions }
 
 // New returns the pages.
-func pageNew(o pageOptions) *pages {
+func newPage(o pageOptions) *pages {
 	if o.Hide == nil {
 		o.Hide = func(s string) string { return s }
 	}

@@ -38,7 +38,7 @@ func hostilePages(tools int) *pages {
 		Questions: []status.Question{{Key: hostile, Method: "elicitation/create", Message: hostile, Schema: schema}, {Key: "2", Method: hostile}},
 		Arguments: schema, Result: schema,
 	}
-	return pageNew(pageOptions{
+	return newPage(pageOptions{
 		Status: func() status.Status {
 			return status.Status{
 				Name: hostile, Version: hostile, Config: status.Config{Source: hostile, Hash: hostile, Error: hostile},
@@ -145,7 +145,7 @@ func TestPagesAreStrict(t *testing.T) {
 
 // The attributes by which the page's script finds elements.
 func TestMarks(t *testing.T) {
-	p := pageNew(pageOptions{
+	p := newPage(pageOptions{
 		Status: func() status.Status {
 			return status.Status{Backends: []status.Backend{{Name: "ci", State: "connecting"}}, Problems: diag.Problems{{Code: "dropped", Message: "m"}}}
 		},

@@ -73,7 +73,7 @@ func (a *room) share(limit int) int { return (limit + a.replicas - 1) / a.replic
 
 // New returns an Admission with the default limits. charged is called with the bytes that all runs have reserved
 // whenever they have changed by a step; if it returns a channel, a run that reserves more waits until that is closed.
-func AdmissionNew(charged func(int64) (collecting <-chan struct{})) *Admission {
+func NewAdmission(charged func(int64) (collecting <-chan struct{})) *Admission {
 	a := &Admission{room: &room{Pool: script.NewPool(0, computing(), charged), replicas: 1, byPrincipal: map[principal]int{}}}
 	a.Set(config.Limits{})
 	return a

@@ -23,7 +23,7 @@ func TestAdmission(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				a := AdmissionNew(nil)
+				a := NewAdmission(nil)
 				a.Set(tt.limits)
 				var leave []func()
 				for range tt.fits {
@@ -75,7 +75,7 @@ func TestWaitingForAdmissionIsBounded(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				a := AdmissionNew(nil)
+				a := NewAdmission(nil)
 				a.Set(config.Limits{Runs: 1})
 				release, err := a.Enter(t.Context(), "ann", "t", 0)
 				if err != nil {
@@ -119,7 +119,7 @@ func TestWaitingForAdmissionIsBounded(t *testing.T) {
 // limit of its endpoint.
 func TestBeside(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a := AdmissionNew(nil)
+		a := NewAdmission(nil)
 		b := a.Beside()
 		a.Set(config.Limits{Runs: 3, RunsPerPrincipal: 1})
 		b.Set(config.Limits{Runs: 3, RunsPerPrincipal: 2})
@@ -149,7 +149,7 @@ func TestBeside(t *testing.T) {
 // TestShares: a replica admits its share of the limits, rounded up, and queued runs when other replicas leave.
 func TestShares(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a := AdmissionNew(nil)
+		a := NewAdmission(nil)
 		a.Share(3)
 		a.Set(config.Limits{Runs: 7, RunsPerPrincipal: 5})
 		for _, who := range []string{"ann", "ann", "bob"} {

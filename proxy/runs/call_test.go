@@ -33,7 +33,7 @@ func TestWhatNobodyTakesIsGivenBack(t *testing.T) {
 	if err := set.Apply(cfg); err != nil {
 		t.Fatal(err)
 	}
-	table := SuspendedNew(spawn)
+	table := NewSuspended(spawn)
 	defer table.Close()
 	ctx, leave := context.WithCancel(t.Context())
 	l := table.Call(ctx, nil, Nobody{}, "")
@@ -58,7 +58,7 @@ func TestSuspendedCallsOfAPrincipal(t *testing.T) {
 		body int64
 		want int
 	}{{0, maxOfOne}, {4 << 20, maxBytesOfOne / (4<<20 + keptBytes)}} {
-		table := SuspendedNew(spawn)
+		table := NewSuspended(spawn)
 		put := func(principal string) error {
 			_, err := table.put(at(principal), &SuspendedCall{cancel: func(error) {}, size: tt.body})
 			return err
@@ -80,7 +80,7 @@ func TestSuspendedCallsOfAPrincipal(t *testing.T) {
 // TestSuspendedCallsAreBounded: the bodies of suspended calls count, and are returned when these are resumed.
 func TestSuspendedCallsAreBounded(t *testing.T) {
 	const body = 4 << 20
-	table := SuspendedNew(spawn)
+	table := NewSuspended(spawn)
 	nobodys := at("")
 	suspended := func() *SuspendedCall { return &SuspendedCall{cancel: func(error) {}, size: body} }
 	n, state := 0, ""
@@ -117,7 +117,7 @@ func (c *slowClient) Send([]byte) {
 // TestASlowClientHoldsUpNoOther: while a frame blocks for the client of a run, the calls of others are counted,
 // suspended and resumed.
 func TestASlowClientHoldsUpNoOther(t *testing.T) {
-	table := SuspendedNew(spawn)
+	table := NewSuspended(spawn)
 	defer table.Close()
 	slow := &slowClient{waits: make(chan struct{}), goOn: make(chan struct{})}
 	l := table.Call(t.Context(), nil, slow, "")

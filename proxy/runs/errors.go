@@ -68,7 +68,7 @@ func storeError(run string, err error) error {
 		return wire.Errorf(wire.InvalidParams, "the idempotency key belongs to another request")
 	case errors.Is(err, durable.ErrUnknown), errors.Is(err, durable.ErrSealed):
 		return ErrState
-	case errors.Is(err, durable.RunsErrDamaged):
+	case errors.Is(err, durable.ErrDamaged):
 		return refusal("damaged", run, "the run's journal is damaged: %s", run)
 	case errors.As(err, &limit):
 		return wire.Errorf(wire.InternalError, "%v", limit)

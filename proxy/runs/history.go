@@ -43,7 +43,7 @@ const (
 type HistoryOptions struct {
 	Secrets *secret.Redactor
 	// Store returns the store of runs; nil while there is none.
-	Store func() durable.RunsStore
+	Store func() durable.Store
 	// Changed is called when the history has changed. It must not block. May be nil.
 	Changed func()
 }
@@ -61,7 +61,7 @@ type Runs struct {
 }
 
 // New makes an empty history.
-func HistoryNew(o HistoryOptions) *Runs {
+func NewHistory(o HistoryOptions) *Runs {
 	if o.Secrets == nil {
 		o.Secrets = &secret.Redactor{}
 	}
@@ -94,7 +94,7 @@ type HistoryRun struct {
 
 // End is the end of a part of a run.
 type End struct {
-	State  durable.RunsState
+	State  durable.State
 	Error  string
 	Result json.RawMessage // a CallToolResult; nil if there is none
 }

@@ -39,7 +39,7 @@ func find(t *testing.T, h *Runs, id string) (steps int, left int) {
 
 // The last maxRuns runs are kept.
 func TestTheLastRunsAreRemembered(t *testing.T) {
-	h := HistoryNew(HistoryOptions{})
+	h := NewHistory(HistoryOptions{})
 	for i := range maxRuns + 50 {
 		ended(h, fmt.Sprint("r", i), event("0"))
 	}
@@ -57,7 +57,7 @@ func TestTheLastRunsAreRemembered(t *testing.T) {
 
 // The memory of ended runs, and of those in progress, is bounded, whatever runs do.
 func TestMemoryIsBounded(t *testing.T) {
-	h := HistoryNew(HistoryOptions{})
+	h := NewHistory(HistoryOptions{})
 	h.KeepValues(true)
 	big := event("")
 	big.Result = json.RawMessage(`"` + strings.Repeat("x", 100_000) + `"`)
@@ -83,7 +83,7 @@ func TestMemoryIsBounded(t *testing.T) {
 		t.Errorf("%d bytes are held, %d are counted", real, h.bytes)
 	}
 
-	h = HistoryNew(HistoryOptions{})
+	h = NewHistory(HistoryOptions{})
 	h.KeepValues(true)
 	left := 0
 	for i := range 200 { // all at once
@@ -105,7 +105,7 @@ func TestMemoryIsBounded(t *testing.T) {
 
 // The first steps of a run are kept, and the others counted.
 func TestStepsAreBounded(t *testing.T) {
-	h := HistoryNew(HistoryOptions{})
+	h := NewHistory(HistoryOptions{})
 	var events []script.Event
 	for i := range maxSteps + 500 {
 		events = append(events, event(fmt.Sprint(i)))
@@ -120,7 +120,7 @@ func TestStepsAreBounded(t *testing.T) {
 func TestValues(t *testing.T) {
 	secrets := &secret.Redactor{}
 	secrets.Use([]string{"hunter2hunter2"})
-	h := HistoryNew(HistoryOptions{Secrets: secrets})
+	h := NewHistory(HistoryOptions{Secrets: secrets})
 	e := event("0")
 	e.Args, e.Err = json.RawMessage(`{"token":"hunter2hunter2"}`), errors.New("401 for hunter2hunter2")
 	ended(h, "without", e)
@@ -137,7 +137,7 @@ func TestValues(t *testing.T) {
 
 // A run in progress has its age and its current step.
 func TestARunUnderWay(t *testing.T) {
-	h := HistoryNew(HistoryOptions{})
+	h := NewHistory(HistoryOptions{})
 	ctx := h.Begin(t.Context(), HistoryRun{ID: "r", Tool: "deploy"})
 	steps(ctx)(event("0"))
 	At(ctx, "1", "call", "ci_test")
@@ -154,10 +154,10 @@ func TestARunUnderWay(t *testing.T) {
 // A kept run is reported as the store has it, also if another process has executed it; an open question is readable
 // whether or not values are kept.
 func TestTheStoreTakesOver(t *testing.T) {
-	kept := durable.MemoryNew(durable.RunsOptions{}, script.NewPool(64<<20, 10, nil))
+	kept := durable.NewMemory(durable.Options{}, script.NewPool(64<<20, 10, nil))
 	t.Cleanup(func() { kept.Close() })
-	h := HistoryNew(HistoryOptions{Store: func() durable.RunsStore { return kept }})
-	row, _, err := kept.Start(t.Context(), durable.RunsRun{Tool: "onboard", Args: json.RawMessage(`{"who":"ana"}`)})
+	h := NewHistory(HistoryOptions{Store: func() durable.Store { return kept }})
+	row, _, err := kept.Start(t.Context(), durable.Run{Tool: "onboard", Args: json.RawMessage(`{"who":"ana"}`)})
 	if err != nil {
 		t.Fatal(err)
 	}

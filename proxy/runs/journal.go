@@ -133,7 +133,7 @@ func (j *journal) Close() error {
 // kept has the entries of a journal in memory. A slice that grows is in memory twice for a moment, so this one grows by
 // pieces. The memory of entries is charged to the run (package script).
 type kept struct {
-	bounds  durable.RunsOptions
+	bounds  durable.Options
 	pieces  [][]script.Entry
 	entries int
 	bytes   int64

@@ -49,9 +49,9 @@ type Keeper struct {
 	away    bool // the store did not answer the last query; only loop uses it
 
 	mu        sync.Mutex
-	store     durable.RunsStore        // the configured one; guarded by mu, like all below
-	ephemeral durable.RunsStore        // for runs that are never kept, in memory
-	unwritten durable.RunsOptions      // bounds of journals of runs without a row
+	store     durable.Store            // the configured one; guarded by mu, like all below
+	ephemeral durable.Store            // for runs that are never kept, in memory
+	unwritten durable.Options          // bounds of journals of runs without a row
 	keep      Keep                     //
 	active    map[string]*Part         // by run id
 	taking    map[string]chan struct{} // runs that this process is about to acquire; closed afterwards
@@ -87,7 +87,7 @@ func New(o Options) *Keeper {
 
 // Use sets the stores. ephemeral is for runs that are never kept; unwritten bounds the journals of runs that have no
 // row yet.
-func (k *Keeper) Use(of, ephemeral durable.RunsStore, unwritten durable.RunsOptions) {
+func (k *Keeper) Use(of, ephemeral durable.Store, unwritten durable.Options) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.store, k.ephemeral, k.unwritten = of, ephemeral, unwritten.WithDefaults()
@@ -112,7 +112,7 @@ func (k *Keeper) Retain(keep Keep) {
 }
 
 // Store is the configured store; nil before there is one.
-func (k *Keeper) Store() durable.RunsStore {
+func (k *Keeper) Store() durable.Store {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.store
@@ -134,7 +134,7 @@ func (k *Keeper) wrote(began time.Time, err error) {
 func (k *Keeper) over(p *Part, o Outcome) { k.options.Over(p.run.Tool, o) }
 
 // countEnds counts the runs that have ended without a part: they were cancelled, or their journal is damaged.
-func (k *Keeper) countEnds(of durable.RunsStore) {
+func (k *Keeper) countEnds(of durable.Store) {
 	ctx, cancel := context.WithTimeout(k.life, endWithin)
 	defer cancel()
 	for {
@@ -155,7 +155,7 @@ func (k *Keeper) countEnds(of durable.RunsStore) {
 const countAtOnce = 100
 
 // of is the store of kept runs, or with never that of runs that are never kept.
-func (k *Keeper) of(never bool) durable.RunsStore {
+func (k *Keeper) of(never bool) durable.Store {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if never {
@@ -165,7 +165,7 @@ func (k *Keeper) of(never bool) durable.RunsStore {
 }
 
 // Begin begins a run that has no row yet; s is stored with the row when it gets one. The caller executes the part.
-func (k *Keeper) Begin(run durable.RunsRun, s Settings, never bool) *Part {
+func (k *Keeper) Begin(run durable.Run, s Settings, never bool) *Part {
 	run.ID = durable.NewID()
 	p := k.newPart(run, k.of(never), request)
 	p.settings = &s
@@ -181,7 +181,7 @@ func (k *Keeper) Begin(run durable.RunsRun, s Settings, never bool) *Part {
 }
 
 // Start creates a run with a row, or finds the run with the same idempotency key.
-func (k *Keeper) Start(ctx context.Context, run durable.RunsRun) (id string, isNew bool, err error) {
+func (k *Keeper) Start(ctx context.Context, run durable.Run) (id string, isNew bool, err error) {
 	began := time.Now()
 	r, isNew, err := k.of(false).Start(ctx, run)
 	k.wrote(began, err)
@@ -228,7 +228,7 @@ func (k *Keeper) Join(ctx context.Context, id string, never, force bool, asks fu
 }
 
 // joinOrTake joins the part of a run, acquires the run, or returns its state: Running while another process has it.
-func (k *Keeper) joinOrTake(ctx context.Context, of durable.RunsStore, id string, force bool) (p *Part, mine bool, at *Outcome, err error) {
+func (k *Keeper) joinOrTake(ctx context.Context, of durable.Store, id string, force bool) (p *Part, mine bool, at *Outcome, err error) {
 	p, done, err := k.enter(ctx, id)
 	if err != nil || p != nil {
 		return p, false, nil, err
@@ -255,7 +255,7 @@ func (k *Keeper) joinOrTake(ctx context.Context, of durable.RunsStore, id string
 }
 
 // rests reports whether a run waits for something that has not happened.
-func rests(r durable.RunsRun) bool {
+func rests(r durable.Run) bool {
 	switch r.State {
 	case durable.Waiting, durable.Sleeping, durable.Doubt:
 		return r.Wake.IsZero() || r.Wake.After(time.Now())
@@ -307,7 +307,7 @@ func (k *Keeper) reserve(id string) (other <-chan struct{}, done func()) {
 	}
 }
 
-func (k *Keeper) acquire(ctx context.Context, of durable.RunsStore, id string) (durable.Lease, error) {
+func (k *Keeper) acquire(ctx context.Context, of durable.Store, id string) (durable.Lease, error) {
 	began := time.Now()
 	l, err := of.Acquire(ctx, id, k.owner)
 	if err == nil || !errors.Is(err, durable.ErrBusy) && !errors.Is(err, durable.ErrEnded) && !errors.Is(err, durable.ErrUnknown) {
@@ -317,7 +317,7 @@ func (k *Keeper) acquire(ctx context.Context, of durable.RunsStore, id string) (
 }
 
 // began makes the part of an acquired run.
-func (k *Keeper) began(l durable.Lease, of durable.RunsStore, cause Cause) *Part {
+func (k *Keeper) began(l durable.Lease, of durable.Store, cause Cause) *Part {
 	p := k.newPart(l.Run(), of, cause)
 	if cause == request {
 		p.waiters = 1
@@ -346,7 +346,7 @@ func (k *Keeper) leave(p *Part) {
 }
 
 // left is what becomes of a run when its last client has left: cancel, pause or continue, see config/durable.Runs.
-func (k *Keeper) left(r durable.RunsRun, s Settings) string {
+func (k *Keeper) left(r durable.Run, s Settings) string {
 	switch {
 	case s.OnDisconnect == "continue":
 		return s.OnDisconnect

@@ -84,7 +84,7 @@ func (h *Runs) stored(ctx context.Context) ([]durable.Summary, error) {
 	return list, err
 }
 
-func (h *Runs) store() durable.RunsStore {
+func (h *Runs) store() durable.Store {
 	if h.o.Store == nil {
 		return nil
 	}
@@ -102,7 +102,7 @@ func (h *Runs) put(r *status.Run, s durable.Summary) {
 }
 
 // place sets when a run of the store ended.
-func (h *Runs) place(r *status.Run, state durable.RunsState, updated time.Time) {
+func (h *Runs) place(r *status.Run, state durable.State, updated time.Time) {
 	end := time.Now()
 	if state.Final() {
 		if r.EndedAt.IsZero() {
@@ -134,7 +134,7 @@ func (h *Runs) Find(ctx context.Context, id string) (status.Run, bool, error) {
 		return run, r != nil, nil
 	}
 	row, entries, err := s.Get(ctx, id)
-	known := err == nil || errors.Is(err, durable.RunsErrDamaged) || errors.Is(err, durable.ErrSealed)
+	known := err == nil || errors.Is(err, durable.ErrDamaged) || errors.Is(err, durable.ErrSealed)
 	if !known || row.ID == "" {
 		if errors.Is(err, durable.ErrUnknown) || r != nil {
 			err = nil
@@ -146,7 +146,7 @@ func (h *Runs) Find(ctx context.Context, id string) (status.Run, bool, error) {
 }
 
 // join completes run with the store's record of it.
-func (h *Runs) join(run *status.Run, row durable.RunsRun, entries []script.Entry) {
+func (h *Runs) join(run *status.Run, row durable.Run, entries []script.Entry) {
 	run.ID, run.Tool, run.State, run.Kept, run.StartedAt = row.ID, row.Tool, string(row.State), true, row.Created.UTC()
 	if row.Error != "" {
 		run.Error = h.o.Secrets.Text(row.Error)
@@ -167,7 +167,7 @@ func (h *Runs) join(run *status.Run, row durable.RunsRun, entries []script.Entry
 	}
 }
 
-func (h *Runs) stepsOf(row durable.RunsRun, entries []script.Entry) (steps []status.Step) {
+func (h *Runs) stepsOf(row durable.Run, entries []script.Entry) (steps []status.Step) {
 	now := time.Now()
 	for _, e := range entries[:min(len(entries), maxSteps)] {
 		s := status.Step{Key: e.Key, Kind: e.Kind, Name: h.o.Secrets.Text(e.Name), Running: !e.Done && !row.State.Final(), Bytes: len(e.Result)}

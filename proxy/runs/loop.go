@@ -30,7 +30,7 @@ func (k *Keeper) loop() {
 }
 
 // resumeDue resumes the due runs of a store, as far as there is room.
-func (k *Keeper) resumeDue(of durable.RunsStore, never bool) {
+func (k *Keeper) resumeDue(of durable.Store, never bool) {
 	room := k.room()
 	if room <= 0 {
 		return
@@ -74,7 +74,7 @@ func (k *Keeper) room() int {
 }
 
 // resume acquires a run and executes a part of it.
-func (k *Keeper) resume(ctx context.Context, of durable.RunsStore, id string) {
+func (k *Keeper) resume(ctx context.Context, of durable.Store, id string) {
 	k.mu.Lock()
 	var done func()
 	if k.active[id] == nil && !k.stopping {
@@ -87,7 +87,7 @@ func (k *Keeper) resume(ctx context.Context, of durable.RunsStore, id string) {
 	defer done()
 	before, _, err := of.Get(ctx, id)
 	if err != nil {
-		before = durable.RunsRun{}
+		before = durable.Run{}
 	}
 	l, err := k.acquire(ctx, of, id)
 	if err != nil {
@@ -105,7 +105,7 @@ func (k *Keeper) resume(ctx context.Context, of durable.RunsStore, id string) {
 const handedOver = 100 * time.Millisecond
 
 // cause is the reason why a run is due.
-func (k *Keeper) cause(r durable.RunsRun) Cause {
+func (k *Keeper) cause(r durable.Run) Cause {
 	k.mu.Lock()
 	first := !k.looked
 	k.mu.Unlock()
@@ -135,8 +135,8 @@ func (k *Keeper) forget() {
 	ctx, cancel := context.WithTimeout(k.life, endWithin)
 	defer cancel()
 	for _, old := range []durable.Old{
-		{Before: time.Now().Add(-keep.Done), States: []durable.RunsState{durable.Done}},
-		{Before: time.Now().Add(-keep.Failed), States: []durable.RunsState{durable.Failed, durable.Cancelled}},
+		{Before: time.Now().Add(-keep.Done), States: []durable.State{durable.Done}},
+		{Before: time.Now().Add(-keep.Failed), States: []durable.State{durable.Failed, durable.Cancelled}},
 	} {
 		if _, err := k.of(false).Prune(ctx, old); err != nil && k.life.Err() == nil {
 			k.options.Log.Warn("ended runs could not be deleted", "err", err)

@@ -26,7 +26,7 @@ func ValidKey(key string) bool {
 }
 
 // Meta is the value of MetaRun.
-func Meta(id string, state durable.RunsState) json.RawMessage {
+func Meta(id string, state durable.State) json.RawMessage {
 	return new(jsonscan.Object).Text("id", id).Text("state", string(state)).JSON()
 }
 
@@ -59,7 +59,7 @@ func Doubtful(id string, doubts []script.Doubt, questions int, stored, keyed boo
 }
 
 // stands is the state of a run that is not in progress.
-func stands(r durable.RunsRun, entries []script.Entry) *Outcome {
+func stands(r durable.Run, entries []script.Entry) *Outcome {
 	o := &Outcome{State: r.State, Result: r.Result, Error: r.Error, Wake: r.Wake, Kept: true}
 	for _, q := range r.Questions {
 		if q.Answer == nil {

@@ -45,8 +45,8 @@ type Part struct {
 	Cause Cause // why the run was begun or resumed
 
 	k       *Keeper
-	store   durable.RunsStore
-	run     durable.RunsRun
+	store   durable.Store
+	run     durable.Run
 	journal journal
 	// settings are those of a run that was begun here; nil: they are in the row.
 	settings *Settings
@@ -122,7 +122,7 @@ const (
 // An Outcome is how a part of a run has ended.
 type Outcome struct {
 	// State is the state of the run; Running if it was stopped and may be resumed at once, by any process.
-	State durable.RunsState
+	State durable.State
 	// Result is a CallToolResult, if the run has ended.
 	Result json.RawMessage
 	// Error says why the run failed or was cancelled.
@@ -141,7 +141,7 @@ type Outcome struct {
 	Kept bool
 }
 
-func (k *Keeper) newPart(run durable.RunsRun, of durable.RunsStore, cause Cause) *Part {
+func (k *Keeper) newPart(run durable.Run, of durable.Store, cause Cause) *Part {
 	p := &Part{ID: run.ID, Cause: cause, k: k, store: of, run: run, pause: make(chan struct{}), ended: make(chan struct{}), alone: cause != request}
 	p.journal.part = p
 	p.asked.all, p.asked.opened = map[string]durable.Question{}, make(chan struct{})
@@ -159,7 +159,7 @@ func (p *Part) taken(l durable.Lease) {
 }
 
 // Run is the run as it was begun or acquired.
-func (p *Part) Run() durable.RunsRun { return p.run }
+func (p *Part) Run() durable.Run { return p.run }
 
 // Settings are the settings of the run.
 func (p *Part) Settings() (Settings, error) {

@@ -34,7 +34,7 @@ func (s Settings) JSON() json.RawMessage {
 }
 
 // settingsOf decodes the settings of a run.
-func settingsOf(r durable.RunsRun) (s Settings, err error) {
+func settingsOf(r durable.Run) (s Settings, err error) {
 	err = json.Unmarshal(r.Limits, &s)
 	return s, err
 }

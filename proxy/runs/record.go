@@ -23,7 +23,7 @@ type record struct {
 	bytes    atomic.Int64
 
 	mu      sync.Mutex // guards what follows
-	state   durable.RunsState
+	state   durable.State
 	ended   time.Time // zero while it may continue
 	err     string
 	args    json.RawMessage

@@ -43,7 +43,7 @@ type Recorder struct {
 }
 
 // New makes a Recorder without a folder; Use sets one.
-func RecordingNew(o RecordingOptions) *Recorder { return &Recorder{o: o} }
+func NewRecording(o RecordingOptions) *Recorder { return &Recorder{o: o} }
 
 // Target is the recording folder of a configuration.
 type Target struct {

@@ -131,7 +131,7 @@ func (h *Host) suspended(s *script.Suspended) Outcome {
 
 // halted is the state of a run that was stopped: by the shutdown of this process, after which it is resumed
 // automatically, or since its client has disconnected.
-func (h *Host) halted() durable.RunsState {
+func (h *Host) halted() durable.State {
 	if h.Stopping() {
 		return durable.Running
 	}

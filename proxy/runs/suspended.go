@@ -76,11 +76,11 @@ type waiting struct {
 }
 
 // New makes an empty table, whose calls run on goroutines of spawn. States are valid in this process only, until Use.
-func SuspendedNew(spawn func(f func()) bool) *Table {
+func NewSuspended(spawn func(f func()) bool) *Table {
 	t := &Table{spawn: spawn, waiting: map[string]*waiting{}, runs: map[string]*SuspendedCall{}}
 	key := make([]byte, 32)
 	rand.Read(key)
-	ring, err := durable.SealNew([]durable.Key{{ID: "process", Secret: key}})
+	ring, err := durable.NewSeal([]durable.Key{{ID: "process", Secret: key}})
 	if err != nil {
 		panic(err) // cannot fail: a key of 32 bytes
 	}

@@ -24,7 +24,7 @@ func spawn(f func()) bool { go f(); return true }
 // TestStateIsBound: a state is valid for its binding, once, and for a time.
 func TestStateIsBound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		table := SuspendedNew(spawn)
+		table := NewSuspended(spawn)
 		defer table.Close()
 		ann := at("ann", "t", `{"a":1}`)
 		var gaveUp error
@@ -63,11 +63,11 @@ func TestStateIsBound(t *testing.T) {
 
 // TestHolder: a state of what is in memory names the replica for the others, and opens there.
 func TestHolder(t *testing.T) {
-	ring, err := durable.SealNew([]durable.Key{{ID: "k", Secret: make([]byte, 32)}})
+	ring, err := durable.NewSeal([]durable.Key{{ID: "k", Secret: make([]byte, 32)}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	a, b := SuspendedNew(spawn), SuspendedNew(spawn)
+	a, b := NewSuspended(spawn), NewSuspended(spawn)
 	for name, table := range map[string]*Table{"A": a, "B": b} {
 		table.Use(ring)
 		table.At(name)

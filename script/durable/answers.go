@@ -41,7 +41,7 @@ func (a Answer) Check() error {
 
 // Give validates an answer against its question and stores it, which makes the run due. The error is an *Invalid, or one
 // of the store: ErrUnknown, ErrEnded, ErrNoQuestion, ErrAnswered for any but the first answer, ErrLate.
-func Give(ctx context.Context, s RunsStore, id string, a Answer) error {
+func Give(ctx context.Context, s Store, id string, a Answer) error {
 	result, err := a.result()
 	if err != nil {
 		return err
@@ -76,7 +76,7 @@ func (a *Answer) result() (json.RawMessage, error) {
 }
 
 // open finds the question with a key, or the one open question where key is "".
-func open(ctx context.Context, s RunsStore, id, key string) (Question, error) {
+func open(ctx context.Context, s Store, id, key string) (Question, error) {
 	r, _, err := s.Get(ctx, id)
 	if err != nil {
 		return Question{}, err

@@ -18,9 +18,9 @@ func Example_runs() {
 		fmt.Println(err)
 		return
 	}
-	store := durable.MemoryNew(durable.RunsOptions{}, nil)
+	store := durable.NewMemory(durable.Options{}, nil)
 	defer store.Close()
-	run, _, err := store.Start(ctx, durable.RunsRun{Tool: "double", Args: json.RawMessage(`{"n": 21}`)})
+	run, _, err := store.Start(ctx, durable.Run{Tool: "double", Args: json.RawMessage(`{"n": 21}`)})
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -14,14 +14,14 @@ type lease struct {
 	s     *MemoryStore
 	r     *run
 	epoch int64
-	taken RunsRun // the run when it was acquired
+	taken Run // the run when it was acquired
 
 	lost chan struct{}
 	once sync.Once
 }
 
 // Run implements [runs.lease].
-func (l *lease) Run() RunsRun { return l.taken }
+func (l *lease) Run() Run { return l.taken }
 
 // Lost implements [runs.lease].
 func (l *lease) Lost() <-chan struct{} { return l.lost }

@@ -20,7 +20,7 @@ var errClosed = fmt.Errorf("%w: it is closed", ErrUnavailable)
 
 // Store is a runs.Store in memory. New makes one.
 type MemoryStore struct {
-	options RunsOptions
+	options Options
 	pool    *script.Pool
 
 	mu        sync.Mutex
@@ -39,7 +39,7 @@ type MemoryStore struct {
 
 // run is a run with its journal. The store's mutex guards it.
 type run struct {
-	RunsRun
+	Run
 	recorded []script.Entry  // in order
 	begun    []script.Entry  // that are not recorded yet: a few
 	have     map[string]bool // keys of recorded
@@ -51,12 +51,12 @@ type run struct {
 
 // New returns an empty store. The sizes of its runs without an owner are counted in the pool and bounded by in.MostKept, see
 // [Store.fit]; the journal of a run that is executed is charged to the budget of that run instead.
-func MemoryNew(o RunsOptions, in *script.Pool) *MemoryStore {
+func NewMemory(o Options, in *script.Pool) *MemoryStore {
 	return &MemoryStore{options: o.WithDefaults(), pool: in, runs: map[string]*run{}, live: map[string]*run{}, keys: map[[2]string]*run{}, changed: make(chan struct{}), of: map[string]int64{}, ended: list.New()}
 }
 
 // Start implements [runs.Store].
-func (s *MemoryStore) Start(_ context.Context, r RunsRun) (RunsRun, bool, error) {
+func (s *MemoryStore) Start(_ context.Context, r Run) (Run, bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if old, err := s.same(r); old != nil || err != nil {
@@ -66,7 +66,7 @@ func (s *MemoryStore) Start(_ context.Context, r RunsRun) (RunsRun, bool, error)
 }
 
 // Create implements [runs.Store].
-func (s *MemoryStore) Create(_ context.Context, r RunsRun, owner string, entries []script.Entry) (Lease, error) {
+func (s *MemoryStore) Create(_ context.Context, r Run, owner string, entries []script.Entry) (Lease, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if old, err := s.same(r); err != nil {
@@ -86,7 +86,7 @@ func (s *MemoryStore) Create(_ context.Context, r RunsRun, owner string, entries
 
 // same returns the run with the id or the idempotency key of r, nil where there is none, ErrOtherRequest where it was begun
 // by another principal or with another tool or arguments.
-func (s *MemoryStore) same(r RunsRun) (*run, error) {
+func (s *MemoryStore) same(r Run) (*run, error) {
 	if s.closed {
 		return nil, errClosed
 	}
@@ -101,9 +101,9 @@ func (s *MemoryStore) same(r RunsRun) (*run, error) {
 }
 
 // add stores a new run.
-func (s *MemoryStore) add(r RunsRun) *run {
+func (s *MemoryStore) add(r Run) *run {
 	now := time.Now()
-	n := &run{have: map[string]bool{}, RunsRun: RunsRun{
+	n := &run{have: map[string]bool{}, Run: Run{
 		ID: cmp.Or(r.ID, NewID()), Parent: r.Parent, Tool: r.Tool, Principal: r.Principal, Dedupe: r.Dedupe, Trace: r.Trace,
 		Program: r.Program, Limits: r.Limits, Args: r.Args, Header: r.Header, Expires: r.Expires,
 		State: Running, Created: now, Updated: now, Wake: now.Add(s.options.Lease), Lease: now.Add(s.options.Lease),
@@ -267,22 +267,22 @@ func (r *run) summary() Summary {
 }
 
 // Get implements [runs.Store].
-func (s *MemoryStore) Get(_ context.Context, id string) (RunsRun, []script.Entry, error) {
+func (s *MemoryStore) Get(_ context.Context, id string) (Run, []script.Entry, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r := s.runs[id]
 	if r == nil {
-		return RunsRun{}, nil, ErrUnknown
+		return Run{}, nil, ErrUnknown
 	}
 	return r.copied(), slices.Concat(r.recorded, r.begun), nil
 }
 
 // copied returns the run with copies of the slices that the store changes in place; the zero Run for nil.
-func (r *run) copied() RunsRun {
+func (r *run) copied() Run {
 	if r == nil {
-		return RunsRun{}
+		return Run{}
 	}
-	c := r.RunsRun
+	c := r.Run
 	c.Questions, c.Doubts = slices.Clone(r.Questions), slices.Clone(r.Doubts)
 	return c
 }
@@ -309,7 +309,7 @@ func (s *MemoryStore) Sealed(context.Context) (map[string]int, error) { return n
 func (s *MemoryStore) Stats(context.Context) (Stats, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	st := Stats{States: map[RunsState]int{}}
+	st := Stats{States: map[State]int{}}
 	for _, state := range States {
 		st.States[state] = 0
 	}

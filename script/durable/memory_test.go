@@ -18,10 +18,10 @@ import (
 func TestStore(t *testing.T) {
 	runstest.Test(t, func(*testing.T) runstest.Open {
 		stores := map[string]*durable.MemoryStore{}
-		return func(_ *testing.T, o durable.RunsOptions) durable.RunsStore {
+		return func(_ *testing.T, o durable.Options) durable.Store {
 			name := fmt.Sprint(o)
 			if stores[name] == nil {
-				stores[name] = durable.MemoryNew(o, nil)
+				stores[name] = durable.NewMemory(o, nil)
 			}
 			return stores[name]
 		}
@@ -37,7 +37,7 @@ type kept struct {
 
 func newKept(t *testing.T) kept {
 	pool := script.NewPool(512<<20, 1, nil)
-	return kept{durable.MemoryNew(durable.RunsOptions{MaxBytes: 32 << 20}, pool), t, pool}
+	return kept{durable.NewMemory(durable.Options{MaxBytes: 32 << 20}, pool), t, pool}
 }
 
 // holds is what is counted for runs, in MB.
@@ -46,7 +46,7 @@ func (k kept) holds() int64 { return k.pool.Usage().Charged >> 20 }
 // begin begins a run with a journal of so many MB.
 func (k kept) begin(id, principal string, size int) durable.Lease {
 	k.t.Helper()
-	l, err := k.Create(k.t.Context(), durable.RunsRun{ID: id, Tool: "t", Principal: principal, Dedupe: id}, "owner", nil)
+	l, err := k.Create(k.t.Context(), durable.Run{ID: id, Tool: "t", Principal: principal, Dedupe: id}, "owner", nil)
 	if err != nil {
 		k.t.Fatal(err)
 	}
@@ -58,7 +58,7 @@ func (k kept) begin(id, principal string, size int) durable.Lease {
 }
 
 // ends ends a part of a run.
-func (k kept) ends(l durable.Lease, state durable.RunsState) {
+func (k kept) ends(l durable.Lease, state durable.State) {
 	k.t.Helper()
 	if err := l.End(k.t.Context(), durable.Outcome{State: state}); err != nil {
 		k.t.Fatal(err)
@@ -66,7 +66,7 @@ func (k kept) ends(l durable.Lease, state durable.RunsState) {
 }
 
 // states are the states of runs; "" is a run that is forgotten.
-func (k kept) states(ids ...string) (states []durable.RunsState) {
+func (k kept) states(ids ...string) (states []durable.State) {
 	for _, id := range ids {
 		r, _, _ := k.Get(k.t.Context(), id)
 		states = append(states, r.State)
@@ -113,17 +113,17 @@ func TestRoomForRuns(t *testing.T) {
 	k.ends(k.begin("alice", "alice", 8), durable.Waiting)
 	k.ends(k.begin("done", "mallory", 8), durable.Done)
 	executed := k.begin("executed", "mallory", 8)
-	for id, state := range map[string]durable.RunsState{"question": durable.Waiting, "doubt": durable.Doubt, "asleep": durable.Sleeping} {
+	for id, state := range map[string]durable.State{"question": durable.Waiting, "doubt": durable.Doubt, "asleep": durable.Sleeping} {
 		k.ends(k.begin(id, "mallory", 8), state)
 	}
 	ids := []string{"alice", "done", "executed", "question", "doubt", "asleep", "more", "again"}
 	for _, then := range []struct {
 		begins string
-		want   []durable.RunsState
+		want   []durable.State
 	}{
-		{"", []durable.RunsState{durable.Waiting, "", durable.Running, durable.Waiting, durable.Doubt, durable.Sleeping, "", ""}}, // half of the room is full
-		{"more", []durable.RunsState{durable.Waiting, "", durable.Running, durable.Waiting, durable.Failed, durable.Sleeping, durable.Waiting, ""}},
-		{"again", []durable.RunsState{durable.Waiting, "", durable.Running, durable.Failed, durable.Failed, durable.Sleeping, durable.Waiting, durable.Waiting}},
+		{"", []durable.State{durable.Waiting, "", durable.Running, durable.Waiting, durable.Doubt, durable.Sleeping, "", ""}}, // half of the room is full
+		{"more", []durable.State{durable.Waiting, "", durable.Running, durable.Waiting, durable.Failed, durable.Sleeping, durable.Waiting, ""}},
+		{"again", []durable.State{durable.Waiting, "", durable.Running, durable.Failed, durable.Failed, durable.Sleeping, durable.Waiting, durable.Waiting}},
 	} {
 		if then.begins != "" {
 			k.ends(k.begin(then.begins, "mallory", 8), durable.Waiting)
@@ -132,7 +132,7 @@ func TestRoomForRuns(t *testing.T) {
 			t.Fatalf("after %q: %q, want %q", then.begins, have, then.want)
 		}
 	}
-	r, isNew, err := k.Start(t.Context(), durable.RunsRun{Tool: "t", Principal: "mallory", Dedupe: "doubt"})
+	r, isNew, err := k.Start(t.Context(), durable.Run{Tool: "t", Principal: "mallory", Dedupe: "doubt"})
 	if err != nil || isNew || !strings.Contains(r.Error, "limits.totalMemory") {
 		t.Errorf("the request of a run that was given up: %q, new: %v, %v", r.Error, isNew, err)
 	}
@@ -160,7 +160,7 @@ func TestEndedRunsAreForgotten(t *testing.T) {
 	for i := range 1100 {
 		k.ends(k.begin(fmt.Sprint(i), "", 0), durable.Done)
 	}
-	if have, want := k.states("99", "100", "1099"), []durable.RunsState{"", durable.Done, durable.Done}; !slices.Equal(have, want) {
+	if have, want := k.states("99", "100", "1099"), []durable.State{"", durable.Done, durable.Done}; !slices.Equal(have, want) {
 		t.Errorf("%q, want %q", have, want)
 	}
 }
@@ -178,7 +178,7 @@ func TestWeightsAreTrue(t *testing.T) {
 	}
 	before := heap()
 	for i := range 5000 {
-		l, err := k.Create(t.Context(), durable.RunsRun{Tool: "t", Dedupe: fmt.Sprint(i), Limits: make([]byte, 400), Args: make([]byte, 100)}, "owner", nil)
+		l, err := k.Create(t.Context(), durable.Run{Tool: "t", Dedupe: fmt.Sprint(i), Limits: make([]byte, 400), Args: make([]byte, 100)}, "owner", nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -43,7 +43,7 @@ type NotifyOptions struct {
 }
 
 // Run sends the events of the outbox until ctx ends.
-func NotifyRun(ctx context.Context, o NotifyOptions) {
+func Notify(ctx context.Context, o NotifyOptions) {
 	if o.Poll == 0 {
 		o.Poll = pollInterval
 	}

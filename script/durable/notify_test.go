@@ -40,18 +40,18 @@ func TestWebhook(t *testing.T) {
 	}))
 	defer hook.Close()
 	secret := bytes.Repeat([]byte("k"), 32)
-	ring, err := durable.SealNew([]durable.Key{{ID: "new", Secret: bytes.Repeat([]byte("n"), 32)}, {ID: "old", Secret: secret}})
+	ring, err := durable.NewSeal([]durable.Key{{ID: "new", Secret: bytes.Repeat([]byte("n"), 32)}, {ID: "old", Secret: secret}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	store := durable.MemoryNew(durable.RunsOptions{Notify: []durable.RunsState{durable.Waiting, durable.Failed}}, nil)
+	store := durable.NewMemory(durable.Options{Notify: []durable.State{durable.Waiting, durable.Failed}}, nil)
 	id := waiting(t, store)
 
 	ctx, stop := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
 	outbox := hasty{store}
 	wg.Go(func() {
-		durable.NotifyRun(ctx, durable.NotifyOptions{Outbox: outbox, Log: slog.New(slog.DiscardHandler), Send: durable.Webhook(hook.URL, ring), Poll: time.Millisecond})
+		durable.Notify(ctx, durable.NotifyOptions{Outbox: outbox, Log: slog.New(slog.DiscardHandler), Send: durable.Webhook(hook.URL, ring), Poll: time.Millisecond})
 	})
 	var first request
 	for i := range 3 {
@@ -104,9 +104,9 @@ func (h hasty) Later(ctx context.Context, e durable.Event, in time.Duration) err
 }
 
 // waiting begins a run that waits for the answer to a question.
-func waiting(t *testing.T, store durable.RunsStore) string {
+func waiting(t *testing.T, store durable.Store) string {
 	t.Helper()
-	r, _, err := store.Start(t.Context(), durable.RunsRun{Tool: "onboard", Args: json.RawMessage(`{"secret": 1}`)})
+	r, _, err := store.Start(t.Context(), durable.Run{Tool: "onboard", Args: json.RawMessage(`{"secret": 1}`)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -81,4 +81,4 @@ func (s *MemoryStore) giveUp(keep *run, principal string) bool {
 }
 
 // rank is the order in which runs are given up. A running one without an owner is about to get one.
-var rank = map[RunsState]int{Waiting: 1, Sleeping: 2, Running: 3}
+var rank = map[State]int{Waiting: 1, Sleeping: 2, Running: 3}

@@ -31,27 +31,27 @@ import (
 )
 
 // A State is the state of a run, the same for the store, operators, clients and metrics.
-type RunsState string
+type State string
 
 const (
-	Running   RunsState = "running"   // has an owner, or had one whose lease has expired
-	Waiting   RunsState = "waiting"   // for the answer to a question
-	Sleeping  RunsState = "sleeping"  // until its wake time
-	Paused    RunsState = "paused"    // its client disconnected in the middle of a call
-	Doubt     RunsState = "doubt"     // the outcome of a call is not known; an operator has to resolve it
-	Done      RunsState = "done"      // ended with a result
-	Failed    RunsState = "failed"    // ended with an error of the script or of this program
-	Cancelled RunsState = "cancelled" // ended by a client or an operator
+	Running   State = "running"   // has an owner, or had one whose lease has expired
+	Waiting   State = "waiting"   // for the answer to a question
+	Sleeping  State = "sleeping"  // until its wake time
+	Paused    State = "paused"    // its client disconnected in the middle of a call
+	Doubt     State = "doubt"     // the outcome of a call is not known; an operator has to resolve it
+	Done      State = "done"      // ended with a result
+	Failed    State = "failed"    // ended with an error of the script or of this program
+	Cancelled State = "cancelled" // ended by a client or an operator
 )
 
 // States are all states, the final ones last.
-var States = []RunsState{Running, Waiting, Sleeping, Paused, Doubt, Done, Failed, Cancelled}
+var States = []State{Running, Waiting, Sleeping, Paused, Doubt, Done, Failed, Cancelled}
 
 // Final reports whether a run in this state has ended.
-func (s RunsState) Final() bool { return s == Done || s == Failed || s == Cancelled }
+func (s State) Final() bool { return s == Done || s == Failed || s == Cancelled }
 
 // Run is one run as it is stored.
-type RunsRun struct {
+type Run struct {
 	// ID names the run: 26 characters. Start makes one where it is empty.
 	ID string
 	// Parent is the id of the run that began this one. Nothing sets it yet.
@@ -76,7 +76,7 @@ type RunsRun struct {
 
 	// The store sets the fields below: Start does not read them.
 
-	State RunsState
+	State State
 	// Epoch is the number of times that the run was acquired.
 	Epoch int64
 	// Owner has the lease until the time Lease, on the store's clock; "" while the run has no owner.
@@ -125,7 +125,7 @@ type Question struct {
 
 // Outcome is how a part of a run ended: what one owner has done of it.
 type Outcome struct {
-	State RunsState
+	State State
 	// Result and Error are those of the run, see Run.
 	Result json.RawMessage
 	Error  string
@@ -150,7 +150,7 @@ type Resolution struct {
 
 // Filter selects the runs of a list.
 type Filter struct {
-	States    []RunsState // nil: all
+	States    []State // nil: all
 	Tool      string
 	Principal string
 	SealedBy  string    // id of a key by which part of the run is sealed
@@ -162,7 +162,7 @@ type Filter struct {
 // Summary is a run in a list: without its program, arguments and result.
 type Summary struct {
 	ID, Tool, Principal    string
-	State                  RunsState
+	State                  State
 	Created, Updated, Wake time.Time
 	Questions, Doubts      int // open ones
 	Entries                int
@@ -171,15 +171,15 @@ type Summary struct {
 
 // Old selects the final runs that Prune removes.
 type Old struct {
-	Before    time.Time   // last changed before
-	States    []RunsState // of these; nil: all final ones
-	Principal *string     // of this principal; nil: of all
+	Before    time.Time // last changed before
+	States    []State   // of these; nil: all final ones
+	Principal *string   // of this principal; nil: of all
 }
 
 // Stats are the numbers of a store that metrics show.
 type Stats struct {
-	States        map[RunsState]int // every state is present
-	OldestWaiting time.Time         // when the run that has waited longest began to wait; zero for none
+	States        map[State]int // every state is present
+	OldestWaiting time.Time     // when the run that has waited longest began to wait; zero for none
 }
 
 // Store keeps runs. All methods are safe for concurrent use. The caller owns the values that they
@@ -187,14 +187,14 @@ type Stats struct {
 //
 // Each method wraps ErrUnavailable when the store did not answer. An error that is none of the Err…
 // values means that the arguments are invalid.
-type RunsStore interface {
+type Store interface {
 	// Start begins a run, durably, and returns it and true. If there is a run with the same principal and
 	// idempotency key, or with the same id, it returns that one and false; ErrOtherRequest if that run has
 	// another principal, tool or arguments.
-	Start(ctx context.Context, r RunsRun) (RunsRun, bool, error)
+	Start(ctx context.Context, r Run) (Run, bool, error)
 	// Create starts a run with the entries of its journal so far and acquires it, in one
 	// transaction. ErrExists where Start would have returned false.
-	Create(ctx context.Context, r RunsRun, owner string, entries []script.Entry) (Lease, error)
+	Create(ctx context.Context, r Run, owner string, entries []script.Entry) (Lease, error)
 	// Acquire makes owner the owner of the run, and the run running. ErrUnknown, ErrEnded, ErrBusy while
 	// another lease is valid, ErrDamaged (the run is Failed from then on), ErrSealed.
 	Acquire(ctx context.Context, id, owner string) (Lease, error)
@@ -214,7 +214,7 @@ type RunsStore interface {
 	// List returns runs, the last changed first, and the cursor of the next page, "" on the last one.
 	List(ctx context.Context, f Filter) ([]Summary, string, error)
 	// Get returns a run and its journal, verified. ErrUnknown; ErrDamaged and ErrSealed, with the parts that could be read.
-	Get(ctx context.Context, id string) (RunsRun, []script.Entry, error)
+	Get(ctx context.Context, id string) (Run, []script.Entry, error)
 	// Prune removes final runs, with their idempotency keys, and returns how many.
 	Prune(ctx context.Context, o Old) (int, error)
 	// Uncounted returns at most n ends of runs that no owner has written: by Cancel, and of damaged journals, so that
@@ -237,7 +237,7 @@ type RunsStore interface {
 // Event is the event that a run has reached a state of Options.Notify.
 type Event struct {
 	Run, Tool string
-	State     RunsState
+	State     State
 	Epoch     int64 // of the run when it reached the state, which it may do more than once
 	At        time.Time
 	Attempts  int // to send it, this one included
@@ -265,7 +265,7 @@ type Outbox interface {
 type Lease interface {
 	script.Journal
 	// Run returns the run as it was acquired.
-	Run() RunsRun
+	Run() Run
 	// Ask stores questions of a run that waits for their answers without ending this part of it. Those that the run
 	// has already keep their answers.
 	Ask(ctx context.Context, q ...Question) error
@@ -288,7 +288,7 @@ var (
 	ErrOtherRequest = errors.New("the idempotency key belongs to another request")
 	ErrBusy         = errors.New("the run has an owner")
 	ErrEnded        = errors.New("the run has ended")
-	RunsErrDamaged  = errors.New("the run's journal is damaged")
+	ErrDamaged      = errors.New("the run's journal is damaged")
 	ErrSealed       = errors.New("the run is sealed by a key that is not configured")
 	ErrTaken        = errors.New("another owner has taken the run")
 	ErrCancelled    = errors.New("the run was cancelled")
@@ -317,7 +317,7 @@ const (
 )
 
 // Options are what all stores have in common.
-type RunsOptions struct {
+type Options struct {
 	// Lease is how long a lease is valid without being renewed; 10 s where it is 0.
 	Lease time.Duration
 	// Renew is the interval at which leases are renewed; a third of Lease where it is 0; none are renewed where it is below 0.
@@ -328,11 +328,11 @@ type RunsOptions struct {
 	// Keep is the part of ended runs that is kept; KeepFull where it is "".
 	Keep Keep
 	// Notify are the states that are notified of: a run that reaches one puts an event in the outbox.
-	Notify []RunsState
+	Notify []State
 }
 
 // WithDefaults returns o with defaults for the fields that are not set.
-func (o RunsOptions) WithDefaults() RunsOptions {
+func (o Options) WithDefaults() Options {
 	if o.Lease <= 0 {
 		o.Lease = 10 * time.Second
 	}
@@ -353,7 +353,7 @@ func (o RunsOptions) WithDefaults() RunsOptions {
 
 // Admit returns a *LimitError if the journal of a run may not have so many entries or bytes. o has to have its
 // defaults, see WithDefaults.
-func (o RunsOptions) Admit(entries int, bytes int64) error {
+func (o Options) Admit(entries int, bytes int64) error {
 	switch {
 	case entries > o.MaxEntries:
 		return &LimitError{Name: "maxEntries", Max: strconv.Itoa(o.MaxEntries)}

@@ -37,8 +37,8 @@ const (
 	Tokens    = "tokens"  // tokens of logins at backends
 )
 
-// ErrDamaged is returned for a text that was not sealed by a key of the ring for this purpose and context.
-var SealErrDamaged = errors.New("does not fit its seal")
+// ErrForged is returned for a text that was not sealed by a key of the ring for this purpose and context.
+var ErrForged = errors.New("does not fit its seal")
 
 // An UnknownKeyError has the id of the key by which a text is sealed and which the ring does not have.
 type UnknownKeyError struct{ ID string }
@@ -79,7 +79,7 @@ type derived struct {
 }
 
 // New returns a ring of keys, the first of which seals. See Replace for its errors.
-func SealNew(keys []Key) (*Ring, error) {
+func NewSeal(keys []Key) (*Ring, error) {
 	r := &Ring{}
 	return r, r.Replace(keys)
 }
@@ -155,12 +155,12 @@ func (r *Ring) Sign(purpose, context string, text []byte) []byte {
 	return append(out, text...)
 }
 
-// Open returns the text that was sealed for the same purpose and context, in either form. The error is ErrDamaged or an
+// Open returns the text that was sealed for the same purpose and context, in either form. The error is ErrForged or an
 // *UnknownKeyError.
 func (r *Ring) Open(purpose, context string, sealed []byte) ([]byte, error) {
 	id, head, ok := keyOf(sealed)
 	if !ok {
-		return nil, SealErrDamaged
+		return nil, ErrForged
 	}
 	k := r.find(id)
 	if k == nil {
@@ -169,16 +169,16 @@ func (r *Ring) Open(purpose, context string, sealed []byte) ([]byte, error) {
 	d, with, rest := k.derive(purpose), bound(sealed[:head], purpose, context), sealed[head:]
 	if sealed[0] == plain {
 		if len(rest) < tagSize || !hmac.Equal(d.sum(with, rest[tagSize:]), rest[:tagSize]) {
-			return nil, SealErrDamaged
+			return nil, ErrForged
 		}
 		return rest[tagSize:], nil
 	}
 	if len(rest) < nonceSize+tagSize {
-		return nil, SealErrDamaged
+		return nil, ErrForged
 	}
 	text, err := d.aead.Open(nil, rest[:nonceSize], rest[nonceSize:], with)
 	if err != nil {
-		return nil, SealErrDamaged
+		return nil, ErrForged
 	}
 	return text, nil
 }

@@ -14,7 +14,7 @@ func Example_seal() {
 	key := func(id string, fill byte) durable.Key {
 		return durable.Key{ID: id, Secret: bytes.Repeat([]byte{fill}, 32)} // in use: 32 random bytes
 	}
-	ring, err := durable.SealNew([]durable.Key{key("2025", 1)})
+	ring, err := durable.NewSeal([]durable.Key{key("2025", 1)})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -24,7 +24,7 @@ func Example_seal() {
 	text, err := ring.Open(durable.Rows, "runs|7|result", sealed)
 	fmt.Printf("%s %v\n", text, err)
 	_, err = ring.Open(durable.Rows, "runs|8|result", sealed) // copied to the row of another run
-	fmt.Println(errors.Is(err, durable.SealErrDamaged))
+	fmt.Println(errors.Is(err, durable.ErrForged))
 
 	if err := ring.Replace([]durable.Key{key("2026", 2), key("2025", 1)}); err != nil {
 		fmt.Println(err)

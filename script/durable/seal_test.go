@@ -14,7 +14,7 @@ func key(id string, fill byte) durable.Key {
 
 func ring(t *testing.T, keys ...durable.Key) *durable.Ring {
 	t.Helper()
-	r, err := durable.SealNew(keys)
+	r, err := durable.NewSeal(keys)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +36,7 @@ func TestOpen(t *testing.T) {
 				t.Errorf("%s: key %q and tag %x", name, durable.KeyOf(sealed), durable.Tag(sealed))
 			}
 			for _, wrong := range []struct{ purpose, context string }{{durable.SealState, "run|0"}, {durable.Rows, "run|1"}, {durable.Rows + "run", "|0"}} {
-				if _, err := r.Open(wrong.purpose, wrong.context, sealed); !errors.Is(err, durable.SealErrDamaged) {
+				if _, err := r.Open(wrong.purpose, wrong.context, sealed); !errors.Is(err, durable.ErrForged) {
 					t.Errorf("%s: Open for %v: %v, want ErrDamaged", name, wrong, err)
 				}
 			}
@@ -90,7 +90,7 @@ func TestRotation(t *testing.T) {
 	if err := r.Replace([]durable.Key{key("old", 3)}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.Open(durable.Rows, "", before); !errors.Is(err, durable.SealErrDamaged) {
+	if _, err := r.Open(durable.Rows, "", before); !errors.Is(err, durable.ErrForged) {
 		t.Errorf("Open with another key of the same name: %v, want ErrDamaged", err)
 	}
 	for _, bad := range [][]durable.Key{nil, {{ID: "short", Secret: []byte("x")}}, {{ID: "", Secret: make([]byte, 32)}}} {

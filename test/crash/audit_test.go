@@ -32,7 +32,7 @@ func (tr *trial) audit() {
 	if err != nil {
 		tr.t.Fatal(err)
 	}
-	s, _, err := sqlstore.OpenStore(tr.t.Context(), cfg, sqlstore.How{})
+	s, _, err := sqlstore.Open(tr.t.Context(), cfg, sqlstore.How{})
 	if err != nil {
 		tr.t.Fatal(err)
 	}
@@ -73,7 +73,7 @@ func (tr *trial) audit() {
 }
 
 // auditRun checks an ended run, and counts the answers of calls.
-func (tr *trial) auditRun(r durable.RunsRun, entries []script.Entry) (calls int) {
+func (tr *trial) auditRun(r durable.Run, entries []script.Entry) (calls int) {
 	if r.State != durable.Done || r.Owner != "" || !r.Wake.IsZero() || len(r.Doubts) > 0 {
 		tr.t.Errorf("run %s of %s is %s, owner %q, wakes at %s, doubts %q", r.ID, r.Tool, r.State, r.Owner, r.Wake, r.Doubts)
 	}
@@ -96,7 +96,7 @@ func (tr *trial) auditRun(r durable.RunsRun, entries []script.Entry) (calls int)
 var did = regexp.MustCompile(`"did":"([^"]*)","ticket":"([^"]*)"`)
 
 // audit compares an entry of the journal, if it is a call, with the ledger of the backend.
-func (l *ledger) audit(tr *trial, r durable.RunsRun, e script.Entry) (answered bool) {
+func (l *ledger) audit(tr *trial, r durable.Run, e script.Entry) (answered bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if e.Failure != nil {

@@ -16,7 +16,7 @@ import (
 // Replica returns a new pool over the tokens in the database at a URL, and its view of them.
 func Replica(t testing.TB, url string) (*credentials.Pool, *credentials.Shared) {
 	t.Helper()
-	ring, err := durablepkg.SealNew([]durablepkg.Key{{ID: "a", Secret: bytes.Repeat([]byte{'a'}, 32)}})
+	ring, err := durablepkg.NewSeal([]durablepkg.Key{{ID: "a", Secret: bytes.Repeat([]byte{'a'}, 32)}})
 	if err != nil {
 		t.Fatal(err)
 	}

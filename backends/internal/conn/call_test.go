@@ -15,7 +15,7 @@ func TestPrivateQueueHoldsItsProcessBack(t *testing.T) {
 	const most = 4 << 20
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		k := &call{conn: &Conn{private: true}, queue: QueueNew(), ctx: ctx}
+		k := &call{conn: &Conn{private: true}, queue: NewQueue(), ctx: ctx}
 		note := wire.Message{Method: wire.LogMessage, Params: make(json.RawMessage, 100_000)}
 		sent := 0
 		go func() {
@@ -36,7 +36,7 @@ func TestPrivateQueueHoldsItsProcessBack(t *testing.T) {
 			taken += len(items)
 			synctest.Wait()
 		}
-		k.queue = QueueNew() // full again, until the call ends
+		k.queue = NewQueue() // full again, until the call ends
 		for range most/len(note.Params) + 2 {
 			k.queue.Put(note)
 		}

@@ -66,7 +66,7 @@ type Conn struct {
 }
 
 func (d *Dialer) newConn(p Purpose) *Conn {
-	c := &Conn{d: d, declared: p.Capabilities, calls: map[int64]*call{}, asking: QuestionsNew()}
+	c := &Conn{d: d, declared: p.Capabilities, calls: map[int64]*call{}, asking: NewQuestions()}
 	if who := p.Caller; who != nil {
 		c.OnDemand, c.Session = true, who.Session
 		c.private = who.Session != "" || who.Principal != "" || d.transport == TransportStdio
@@ -178,7 +178,7 @@ func (c *Conn) begin(ctx context.Context, r *Request, limit time.Duration) *call
 	k.ctx, k.clock = Start(ctx, limit, ErrDeadline)
 	k.encode()
 	if c.multiplexed {
-		k.queue = QueueNew()
+		k.queue = NewQueue()
 	}
 	if limit > 0 {
 		c.d.stats.Running.Add(1)

@@ -15,7 +15,7 @@ type Table struct {
 }
 
 // New returns an empty table.
-func QuestionsNew() *Table {
+func NewQuestions() *Table {
 	return &Table{open: map[string]context.CancelFunc{}, changed: make(chan struct{})}
 }
 

@@ -30,7 +30,7 @@ var ErrFull = errors.New("cancelled: the client reads its messages too slowly")
 const maxQueued = 4 << 20
 
 // New returns an empty queue.
-func QueueNew() *Queue {
+func NewQueue() *Queue {
 	return &Queue{signal: make(chan struct{}, 1), room: make(chan struct{}, 1)}
 }
 

@@ -16,7 +16,7 @@ import (
 var question = durable.Question{Key: "1", Method: "elicitation/create", Params: json.RawMessage(`{"message": "Ship?"}`)}
 
 // asking returns a run that waits for question.
-func asking(t *testing.T, s durable.RunsStore, q ...durable.Question) string {
+func asking(t *testing.T, s durable.Store, q ...durable.Question) string {
 	t.Helper()
 	id := runstestStart(t, s, example()).ID
 	l := take(t, s, id)
@@ -26,7 +26,7 @@ func asking(t *testing.T, s durable.RunsStore, q ...durable.Question) string {
 }
 
 func testAnswers(t *testing.T, open Open) {
-	s := open(t, durable.RunsOptions{})
+	s := open(t, durable.Options{})
 	id := asking(t, s, question)
 	if due, err := s.Due(t.Context(), 10); err != nil || len(due) != 0 {
 		t.Errorf("due before the answer: %v, %v", due, err)
@@ -36,7 +36,7 @@ func testAnswers(t *testing.T, open Open) {
 	var wg sync.WaitGroup
 	first := make(chan string, 8)
 	for _, answer := range []string{`"a"`, `"b"`, `"c"`, `"d"`} {
-		other := open(t, durable.RunsOptions{})
+		other := open(t, durable.Options{})
 		wg.Go(func() {
 			switch err := other.Answer(t.Context(), id, "1", json.RawMessage(answer)); {
 			case err == nil:
@@ -70,7 +70,7 @@ func testAnswers(t *testing.T, open Open) {
 }
 
 func testLate(t *testing.T, open Open) {
-	s := open(t, durable.RunsOptions{})
+	s := open(t, durable.Options{})
 	late := question
 	late.Deadline = time.Now().Add(-time.Second)
 	id := asking(t, s, late)
@@ -78,7 +78,7 @@ func testLate(t *testing.T, open Open) {
 }
 
 func testAnswerWhileRunning(t *testing.T, open Open) {
-	s := open(t, durable.RunsOptions{})
+	s := open(t, durable.Options{})
 	id := runstestStart(t, s, example()).ID
 	l := take(t, s, id)
 	must(t, l.Ask(t.Context(), question))
@@ -86,7 +86,7 @@ func testAnswerWhileRunning(t *testing.T, open Open) {
 		t.Errorf("the run is %+v, want one question", r)
 	}
 	changed := s.Changed()
-	must(t, open(t, durable.RunsOptions{}).Answer(t.Context(), id, "1", json.RawMessage(`{"action":"accept"}`)))
+	must(t, open(t, durable.Options{}).Answer(t.Context(), id, "1", json.RawMessage(`{"action":"accept"}`)))
 	<-changed
 	if q, err := l.Answers(t.Context()); err != nil || len(q) != 1 || string(q[0].Answer) != `{"action":"accept"}` {
 		t.Errorf("Answers: %+v, %v", q, err)
@@ -103,7 +103,7 @@ func testAnswerWhileRunning(t *testing.T, open Open) {
 }
 
 func testClosed(t *testing.T, open Open) {
-	s := open(t, durable.RunsOptions{})
+	s := open(t, durable.Options{})
 	ask := func(keys ...string) (all []durable.Question) {
 		for _, key := range keys {
 			all = append(all, durable.Question{Key: key, Method: "elicitation/create", Params: json.RawMessage(`{}`)})
@@ -147,7 +147,7 @@ func testClosed(t *testing.T, open Open) {
 }
 
 func testResolve(t *testing.T, open Open) {
-	s := open(t, durable.RunsOptions{})
+	s := open(t, durable.Options{})
 	id := runstestStart(t, s, example()).ID
 	l := take(t, s, id)
 	for _, key := range []string{"0", "1", "2"} {
@@ -158,7 +158,7 @@ func testResolve(t *testing.T, open Open) {
 	end(t, l, durable.Outcome{State: durable.Doubt, Doubts: []string{"0", "1", "2"}, Error: "in doubt"})
 	wantErr(t, "Resolve of no doubt", s.Resolve(t.Context(), id, "3", durable.Resolution{Repeat: true}), durable.ErrNoDoubt)
 
-	other := open(t, durable.RunsOptions{})
+	other := open(t, durable.Options{})
 	must(t, other.Resolve(t.Context(), id, "1", durable.Resolution{Done: json.RawMessage(`{"id": 7}`)}))
 	must(t, other.Resolve(t.Context(), id, "0", durable.Resolution{Failed: "it was not"}))
 	wantErr(t, "Resolve for the second time", s.Resolve(t.Context(), id, "1", durable.Resolution{Repeat: true}), durable.ErrNoDoubt)
@@ -196,7 +196,7 @@ func testResolve(t *testing.T, open Open) {
 }
 
 func testCancel(t *testing.T, open Open) {
-	s := open(t, durable.RunsOptions{})
+	s := open(t, durable.Options{})
 	id := runstestStart(t, s, example()).ID
 	l := take(t, s, id)
 	must(t, l.Begin(t.Context(), call("0")))
@@ -248,7 +248,7 @@ func testDue(t *testing.T, open Open) {
 }
 
 // endOrLose ends a lease; if it has expired by now, it acquires the run again and ends that lease.
-func endOrLose(t *testing.T, s durable.RunsStore, l durable.Lease, o durable.Outcome) {
+func endOrLose(t *testing.T, s durable.Store, l durable.Lease, o durable.Outcome) {
 	t.Helper()
 	for {
 		err := l.End(t.Context(), o)
@@ -263,7 +263,7 @@ func endOrLose(t *testing.T, s durable.RunsStore, l durable.Lease, o durable.Out
 }
 
 func testResume(t *testing.T, open Open) {
-	s := open(t, durable.RunsOptions{})
+	s := open(t, durable.Options{})
 	id := runstestStart(t, s, example()).ID
 	l := take(t, s, id)
 	wantErr(t, "Resume while it runs", s.Resume(t.Context(), id), durable.ErrBusy)
@@ -280,7 +280,7 @@ func testResume(t *testing.T, open Open) {
 }
 
 func testList(t *testing.T, open Open) {
-	s := open(t, durable.RunsOptions{})
+	s := open(t, durable.Options{})
 	var ids []string
 	for i := range 7 {
 		r := example()
@@ -313,7 +313,7 @@ func testList(t *testing.T, open Open) {
 		want   int
 	}{
 		{durable.Filter{Tool: "other"}, 3}, {durable.Filter{Tool: "none"}, 0}, {durable.Filter{Principal: "anna\x00b"}, 4},
-		{durable.Filter{States: []durable.RunsState{durable.Failed, durable.Doubt}}, 1}, {durable.Filter{States: []durable.RunsState{durable.Running}, Tool: "other"}, 3},
+		{durable.Filter{States: []durable.State{durable.Failed, durable.Doubt}}, 1}, {durable.Filter{States: []durable.State{durable.Running}, Tool: "other"}, 3},
 		{durable.Filter{Since: time.Now().Add(time.Hour)}, 0}, {durable.Filter{Since: time.Now().Add(-time.Hour)}, 7}, {durable.Filter{SealedBy: "no such key"}, 0},
 	} {
 		list, next, err := s.List(t.Context(), tt.filter)
@@ -321,19 +321,19 @@ func testList(t *testing.T, open Open) {
 			t.Errorf("List(%+v): %d runs, %q, %v; want %d", tt.filter, len(list), next, err, tt.want)
 		}
 	}
-	list, _, err := s.List(t.Context(), durable.Filter{States: []durable.RunsState{durable.Failed}})
+	list, _, err := s.List(t.Context(), durable.Filter{States: []durable.State{durable.Failed}})
 	if err != nil || len(list) != 1 || list[0].Error != "no \x00 room" || list[0].Principal != "anna\x00b" || list[0].Tool != "onboard" {
 		t.Errorf("List: %+v, %v", list, err)
 	}
 	waiting := asking(t, s, question)
-	list, _, err = s.List(t.Context(), durable.Filter{States: []durable.RunsState{durable.Waiting}})
+	list, _, err = s.List(t.Context(), durable.Filter{States: []durable.State{durable.Waiting}})
 	if err != nil || len(list) != 1 || list[0].ID != waiting || list[0].Questions != 1 || list[0].Entries != 1 || list[0].Wake.IsZero() {
 		t.Errorf("List: %+v, %v", list, err)
 	}
 }
 
 func testPrune(t *testing.T, open Open) {
-	s := open(t, durable.RunsOptions{})
+	s := open(t, durable.Options{})
 	r := example()
 	r.Dedupe = "k"
 	done, open1 := runstestStart(t, s, r).ID, asking(t, s, question)
@@ -346,7 +346,7 @@ func testPrune(t *testing.T, open Open) {
 		want int
 	}{
 		{durable.Old{Before: time.Now().Add(-time.Hour)}, 0}, {durable.Old{Before: soon, Principal: &nobody}, 0},
-		{durable.Old{Before: soon, States: []durable.RunsState{durable.Failed}}, 1}, {durable.Old{Before: soon, Principal: &anna}, 1}, {durable.Old{Before: soon}, 0},
+		{durable.Old{Before: soon, States: []durable.State{durable.Failed}}, 1}, {durable.Old{Before: soon, Principal: &anna}, 1}, {durable.Old{Before: soon}, 0},
 	} {
 		if n, err := s.Prune(t.Context(), tt.old); err != nil || n != tt.want {
 			t.Errorf("Prune(%+v): %d, %v; want %d", tt.old, n, err, tt.want)
@@ -361,7 +361,7 @@ func testPrune(t *testing.T, open Open) {
 }
 
 func testLimits(t *testing.T, open Open) {
-	s := open(t, durable.RunsOptions{MaxEntries: 2, MaxBytes: 2000})
+	s := open(t, durable.Options{MaxEntries: 2, MaxBytes: 2000})
 	id := runstestStart(t, s, example()).ID
 	l := take(t, s, id)
 	must(t, l.Begin(t.Context(), call("0")))
@@ -392,7 +392,7 @@ func testLimits(t *testing.T, open Open) {
 
 func testKeep(t *testing.T, open Open) {
 	for _, keep := range []durable.Keep{durable.KeepFull, durable.KeepOutline, durable.KeepNone} {
-		s := open(t, durable.RunsOptions{Keep: keep})
+		s := open(t, durable.Options{Keep: keep})
 		id := runstestStart(t, s, example()).ID
 		l := take(t, s, id)
 		must(t, l.Record(answered("0", `"secret"`)))
@@ -421,7 +421,7 @@ func testKeep(t *testing.T, open Open) {
 }
 
 func testStats(t *testing.T, open Open) {
-	s := open(t, durable.RunsOptions{})
+	s := open(t, durable.Options{})
 	asking(t, s, question)
 	runstestStart(t, s, example())
 	end(t, take(t, s, runstestStart(t, s, example()).ID), durable.Outcome{State: durable.Done})
@@ -437,8 +437,8 @@ func testStats(t *testing.T, open Open) {
 }
 
 func testChanged(t *testing.T, open Open) {
-	s := open(t, durable.RunsOptions{})
-	other := open(t, durable.RunsOptions{})
+	s := open(t, durable.Options{})
+	other := open(t, durable.Options{})
 	id := asking(t, s, question)
 	changed := s.Changed()
 	must(t, other.Answer(t.Context(), id, "1", json.RawMessage(`{}`)))
@@ -449,10 +449,10 @@ func testChanged(t *testing.T, open Open) {
 }
 
 func testOutbox(t *testing.T, open Open) {
-	s := open(t, durable.RunsOptions{Notify: []durable.RunsState{durable.Waiting, durable.Failed}})
+	s := open(t, durable.Options{Notify: []durable.State{durable.Waiting, durable.Failed}})
 	id := asking(t, s, question)
 	end(t, take(t, s, runstestStart(t, s, example()).ID), durable.Outcome{State: durable.Done})
-	other := open(t, durable.RunsOptions{Notify: []durable.RunsState{durable.Waiting, durable.Failed}})
+	other := open(t, durable.Options{Notify: []durable.State{durable.Waiting, durable.Failed}})
 	got, err := s.Claim(t.Context(), 10, time.Hour)
 	must(t, err)
 	if len(got) != 1 || got[0].Run != id || got[0].Tool != "onboard" || got[0].State != durable.Waiting || got[0].Attempts != 1 || time.Since(got[0].At).Abs() > time.Minute {
@@ -481,7 +481,7 @@ func testOutbox(t *testing.T, open Open) {
 }
 
 func testUncounted(t *testing.T, open Open) {
-	s, other := open(t, durable.RunsOptions{}), open(t, durable.RunsOptions{})
+	s, other := open(t, durable.Options{}), open(t, durable.Options{})
 	waits, running, done := runstestStart(t, s, example()).ID, runstestStart(t, s, example()).ID, runstestStart(t, s, example()).ID
 	end(t, take(t, s, waits), durable.Outcome{State: durable.Waiting, Questions: []durable.Question{question}})
 	end(t, take(t, s, done), durable.Outcome{State: durable.Done})
@@ -498,7 +498,7 @@ func testUncounted(t *testing.T, open Open) {
 	}
 	var all []durable.Event
 	for range 4 {
-		for _, s := range []durable.RunsStore{s, other} {
+		for _, s := range []durable.Store{s, other} {
 			some, err := s.Uncounted(t.Context(), 1)
 			must(t, err)
 			all = append(all, some...)

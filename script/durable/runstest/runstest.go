@@ -22,7 +22,7 @@ import (
 
 // Open opens the store of one test. Each call opens the same data, as another process would; a store in memory is
 // the same value each time.
-type Open func(t *testing.T, o durable.RunsOptions) durable.RunsStore
+type Open func(t *testing.T, o durable.Options) durable.Store
 
 // Test checks that a store implements [runs.Store] and [runs.lease] as documented. fresh returns the
 // Open function of an empty store.
@@ -64,7 +64,7 @@ func Test(t *testing.T, fresh func(t *testing.T) Open) {
 	}
 	t.Run("a lease is a journal", func(t *testing.T) {
 		journaltest.Test(t, func(t *testing.T) script.Journal {
-			s := fresh(t)(t, durable.RunsOptions{})
+			s := fresh(t)(t, durable.Options{})
 			return &journal{store: s, id: runstestStart(t, s, example()).ID}
 		})
 	})
@@ -73,7 +73,7 @@ func Test(t *testing.T, fresh func(t *testing.T) Open) {
 // journal is the journal of a run that is acquired by Open and released by Close.
 type journal struct {
 	durable.Lease
-	store durable.RunsStore
+	store durable.Store
 	id    string
 }
 
@@ -110,8 +110,8 @@ func (j *journal) Close() error {
 var header = script.Header{Program: "p", Args: "a", Engine: 1}
 
 // example is a run with all fields that Start reads.
-func example() durable.RunsRun {
-	return durable.RunsRun{
+func example() durable.Run {
+	return durable.Run{
 		Tool: "onboard", Principal: "anna\x00b", Trace: "00-abc-def-01",
 		Program: durable.Program{Main: "onboard.star", Files: map[string]string{"onboard.star": "def run(p):\n\treturn 1\n", "lib/a.star": "x = '\x00'"}, Engine: 1, Hash: "p"},
 		Limits:  json.RawMessage(`{"calls": 3}`), Args: json.RawMessage(`{"name": "Zo\u00eb <x>"}`),
@@ -132,7 +132,7 @@ func wantErr(t *testing.T, what string, err, want error) {
 	}
 }
 
-func runstestStart(t *testing.T, s durable.RunsStore, r durable.RunsRun) durable.RunsRun {
+func runstestStart(t *testing.T, s durable.Store, r durable.Run) durable.Run {
 	t.Helper()
 	got, created, err := s.Start(t.Context(), r)
 	must(t, err)
@@ -142,7 +142,7 @@ func runstestStart(t *testing.T, s durable.RunsStore, r durable.RunsRun) durable
 	return got
 }
 
-func take(t *testing.T, s durable.RunsStore, id string) durable.Lease {
+func take(t *testing.T, s durable.Store, id string) durable.Lease {
 	t.Helper()
 	l, err := s.Acquire(t.Context(), id, "me")
 	must(t, err)
@@ -156,7 +156,7 @@ func end(t *testing.T, l durable.Lease, o durable.Outcome) {
 	must(t, l.End(t.Context(), o))
 }
 
-func get(t *testing.T, s durable.RunsStore, id string) (durable.RunsRun, []script.Entry) {
+func get(t *testing.T, s durable.Store, id string) (durable.Run, []script.Entry) {
 	t.Helper()
 	r, entries, err := s.Get(t.Context(), id)
 	must(t, err)
@@ -178,14 +178,14 @@ func answered(key, result string) script.Entry {
 }
 
 func testStart(t *testing.T, open Open) {
-	s := open(t, durable.RunsOptions{})
+	s := open(t, durable.Options{})
 	r := example()
 	r.Expires = time.Now().Add(time.Hour).Truncate(time.Millisecond)
 	id := runstestStart(t, s, r).ID
 	if len(id) != 26 {
 		t.Errorf("id %q, want 26 characters", id)
 	}
-	got, entries := get(t, open(t, durable.RunsOptions{}), id)
+	got, entries := get(t, open(t, durable.Options{}), id)
 	if got.Tool != r.Tool || got.Principal != r.Principal || got.Trace != r.Trace || !bytes.Equal(got.Limits, r.Limits) || !bytes.Equal(got.Args, r.Args) || !got.Expires.Equal(r.Expires) {
 		t.Errorf("Get: %+v\nwant %+v", got, r)
 	}
@@ -206,16 +206,16 @@ func testStart(t *testing.T, open Open) {
 }
 
 func testDedupe(t *testing.T, open Open) {
-	s := open(t, durable.RunsOptions{})
+	s := open(t, durable.Options{})
 	r := example()
 	r.Dedupe = "k 1"
 	first := runstestStart(t, s, r)
-	if again, created, err := open(t, durable.RunsOptions{}).Start(t.Context(), r); err != nil || created || again.ID != first.ID {
+	if again, created, err := open(t, durable.Options{}).Start(t.Context(), r); err != nil || created || again.ID != first.ID {
 		t.Errorf("the same request: %v %v %v, want %v", again.ID, created, err, first.ID)
 	}
-	for _, change := range []func(*durable.RunsRun){
-		func(r *durable.RunsRun) { r.Tool = "other" },
-		func(r *durable.RunsRun) { r.Args = json.RawMessage(`{}`) },
+	for _, change := range []func(*durable.Run){
+		func(r *durable.Run) { r.Tool = "other" },
+		func(r *durable.Run) { r.Args = json.RawMessage(`{}`) },
 	} {
 		other := r
 		change(&other)
@@ -239,7 +239,7 @@ func testDedupeAtOnce(t *testing.T, open Open) {
 	ids := make([]string, 6)
 	begun := make([]bool, 6)
 	for i := range ids {
-		s := open(t, durable.RunsOptions{})
+		s := open(t, durable.Options{})
 		wg.Go(func() {
 			got, created, err := s.Start(t.Context(), r)
 			if err != nil {
@@ -264,7 +264,7 @@ func testDedupeAtOnce(t *testing.T, open Open) {
 }
 
 func testCreate(t *testing.T, open Open) {
-	s := open(t, durable.RunsOptions{})
+	s := open(t, durable.Options{})
 	r := example()
 	r.Header = &header
 	l, err := s.Create(t.Context(), r, "me", []script.Entry{answered("0", `1`), call("1")})
@@ -287,7 +287,7 @@ func testCreate(t *testing.T, open Open) {
 
 // testRepeatBesideOwner: whoever repeats a request gets its run, whatever the owner writes between the statements of the look-up.
 func testRepeatBesideOwner(t *testing.T, open Open) {
-	s := open(t, durable.RunsOptions{})
+	s := open(t, durable.Options{})
 	r := example()
 	r.Dedupe = "k"
 	id := runstestStart(t, s, r).ID
@@ -295,7 +295,7 @@ func testRepeatBesideOwner(t *testing.T, open Open) {
 	done := make(chan struct{})
 	var wg sync.WaitGroup
 	for range 2 {
-		other := open(t, durable.RunsOptions{})
+		other := open(t, durable.Options{})
 		wg.Go(func() {
 			for {
 				if got, created, err := other.Start(t.Context(), r); err != nil || created || got.ID != id || got.State != durable.Running {
@@ -321,7 +321,7 @@ func testRepeatBesideOwner(t *testing.T, open Open) {
 }
 
 func testOrder(t *testing.T, open Open) {
-	s := open(t, durable.RunsOptions{})
+	s := open(t, durable.Options{})
 	id := runstestStart(t, s, example()).ID
 	l := take(t, s, id)
 	no := call("2")
@@ -338,11 +338,11 @@ func testOrder(t *testing.T, open Open) {
 	must(t, l.Release("4"))
 	must(t, l.Release("never begun"))
 	must(t, l.Begin(t.Context(), sleep))
-	if _, entries := get(t, open(t, durable.RunsOptions{}), id); cmp.Diff(want, entries) != "" {
+	if _, entries := get(t, open(t, durable.Options{}), id); cmp.Diff(want, entries) != "" {
 		t.Errorf("after Begin (-want +got):\n%s", cmp.Diff(want, entries))
 	}
 	end(t, l, durable.Outcome{State: durable.Sleeping, Wake: time.Now().Add(time.Hour)})
-	got, entries := get(t, open(t, durable.RunsOptions{}), id)
+	got, entries := get(t, open(t, durable.Options{}), id)
 	if diff := cmp.Diff(want, entries); diff != "" {
 		t.Errorf("entries (-want +got):\n%s", diff)
 	}
@@ -357,7 +357,7 @@ func testOrder(t *testing.T, open Open) {
 }
 
 func testBytes(t *testing.T, open Open) {
-	s := open(t, durable.RunsOptions{})
+	s := open(t, durable.Options{})
 	id := runstestStart(t, s, example()).ID
 	l := take(t, s, id)
 	large := answered("0", `"`+strings.Repeat("0123456789abcdef", 1<<16)+`"`)
@@ -366,7 +366,7 @@ func testBytes(t *testing.T, open Open) {
 	must(t, l.Record(large))
 	must(t, l.Record(odd))
 	end(t, l, durable.Outcome{State: durable.Failed, Result: json.RawMessage("{\"x\": \"\x00<\"}"), Error: "bad \x00"})
-	r, entries := get(t, open(t, durable.RunsOptions{}), id)
+	r, entries := get(t, open(t, durable.Options{}), id)
 	if len(entries) != 2 || !bytes.Equal(entries[0].Result, large.Result) {
 		t.Fatalf("%d entries, want 2 with 1 MiB in the first", len(entries))
 	}
@@ -381,7 +381,7 @@ func testBytes(t *testing.T, open Open) {
 }
 
 func testOnce(t *testing.T, open Open) {
-	s := open(t, durable.RunsOptions{})
+	s := open(t, durable.Options{})
 	id := runstestStart(t, s, example()).ID
 	l := take(t, s, id)
 	must(t, l.Record(answered("0", "1")))
@@ -403,7 +403,7 @@ func testOnce(t *testing.T, open Open) {
 }
 
 func testAttempt(t *testing.T, open Open) {
-	s := open(t, durable.RunsOptions{})
+	s := open(t, durable.Options{})
 	id := runstestStart(t, s, example()).ID
 	l := take(t, s, id)
 	must(t, l.Begin(t.Context(), call("0")))
@@ -420,13 +420,13 @@ func testAttempt(t *testing.T, open Open) {
 }
 
 func testExclusive(t *testing.T, open Open) {
-	s := open(t, durable.RunsOptions{})
+	s := open(t, durable.Options{})
 	id := runstestStart(t, s, example()).ID
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	var leases []durable.Lease
 	for i := range 8 {
-		other := open(t, durable.RunsOptions{})
+		other := open(t, durable.Options{})
 		wg.Go(func() {
 			l, err := other.Acquire(t.Context(), id, fmt.Sprint("owner", i))
 			if err != nil && !errors.Is(err, durable.ErrBusy) {
@@ -455,10 +455,10 @@ func testExclusive(t *testing.T, open Open) {
 }
 
 // short are options of leases that expire soon and are not renewed, as if their owner had been killed.
-var short = durable.RunsOptions{Lease: 20 * time.Millisecond, Renew: -1}
+var short = durable.Options{Lease: 20 * time.Millisecond, Renew: -1}
 
 // takeLater acquires the run when the lease of another owner has expired.
-func takeLater(t *testing.T, s durable.RunsStore, id string) durable.Lease {
+func takeLater(t *testing.T, s durable.Store, id string) durable.Lease {
 	t.Helper()
 	for {
 		l, err := s.Acquire(t.Context(), id, "other")
@@ -475,7 +475,7 @@ func takeLater(t *testing.T, s durable.RunsStore, id string) durable.Lease {
 }
 
 // waitDue returns when the store has a run that is due.
-func waitDue(t *testing.T, s durable.RunsStore) []string {
+func waitDue(t *testing.T, s durable.Store) []string {
 	t.Helper()
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
@@ -542,7 +542,7 @@ func testRenewed(t *testing.T, open Open) {
 
 // keptFor has a lease for more than twice as long as it lasts without being renewed, while another owner tries to acquire the run.
 func keptFor(t *testing.T, open Open, lease time.Duration) error {
-	long := durable.RunsOptions{Lease: lease}
+	long := durable.Options{Lease: lease}
 	s, watch := open(t, long), open(t, long)
 	id := runstestStart(t, s, example()).ID
 	l := take(t, s, id)

@@ -22,14 +22,14 @@ import (
 func BenchmarkCall(b *testing.B) {
 	for _, store := range []struct {
 		name string
-		open func(b *testing.B) durable.RunsStore
+		open func(b *testing.B) durable.Store
 	}{
-		{"memory", func(*testing.B) durable.RunsStore { return durable.MemoryNew(benchOptions, nil) }},
-		{"sqlite-power", func(b *testing.B) durable.RunsStore { return benchSQLite(b, false, false) }},
-		{"sqlite-process", func(b *testing.B) durable.RunsStore { return benchSQLite(b, true, false) }},
-		{"sqlite-process-encrypted", func(b *testing.B) durable.RunsStore { return benchSQLite(b, true, true) }},
-		{"postgres-power", func(b *testing.B) durable.RunsStore { return benchPostgres(b, false) }},
-		{"postgres-process", func(b *testing.B) durable.RunsStore { return benchPostgres(b, true) }},
+		{"memory", func(*testing.B) durable.Store { return durable.NewMemory(benchOptions, nil) }},
+		{"sqlite-power", func(b *testing.B) durable.Store { return benchSQLite(b, false, false) }},
+		{"sqlite-process", func(b *testing.B) durable.Store { return benchSQLite(b, true, false) }},
+		{"sqlite-process-encrypted", func(b *testing.B) durable.Store { return benchSQLite(b, true, true) }},
+		{"postgres-power", func(b *testing.B) durable.Store { return benchPostgres(b, false) }},
+		{"postgres-process", func(b *testing.B) durable.Store { return benchPostgres(b, true) }},
 	} {
 		for _, n := range []int{1, 16} {
 			b.Run(fmt.Sprintf("%s/%d", store.name, n), func(b *testing.B) { benchCalls(b, store.open(b), n) })
@@ -37,18 +37,18 @@ func BenchmarkCall(b *testing.B) {
 	}
 }
 
-var benchOptions = durable.RunsOptions{MaxEntries: 1 << 30, MaxBytes: 1 << 50}
+var benchOptions = durable.Options{MaxEntries: 1 << 30, MaxBytes: 1 << 50}
 
-func benchSQLite(b *testing.B, process, encrypt bool) durable.RunsStore {
-	s, err := sqlstore.OpenSQLite(b.Context(), sqlstore.SQLiteOptions{SqlstoreOptions: sqlstore.SqlstoreOptions{RunsOptions: benchOptions, Encrypt: encrypt}, Path: filepath.Join(b.TempDir(), "runs.db"), Process: process})
+func benchSQLite(b *testing.B, process, encrypt bool) durable.Store {
+	s, err := sqlstore.OpenSQLite(b.Context(), sqlstore.SQLiteOptions{Options: sqlstore.Options{Options: benchOptions, Encrypt: encrypt}, Path: filepath.Join(b.TempDir(), "runs.db"), Process: process})
 	must(b, err)
 	b.Cleanup(func() { s.Close() })
 	return s
 }
 
-func benchPostgres(b *testing.B, process bool) durable.RunsStore {
+func benchPostgres(b *testing.B, process bool) durable.Store {
 	server := runstest.StartDurable(b)
-	s, err := sqlstore.OpenPostgres(b.Context(), sqlstore.PostgresOptions{SqlstoreOptions: sqlstore.SqlstoreOptions{RunsOptions: benchOptions, Ring: ring(b, "a"), Encrypt: true}, URL: server.URL(), Process: process})
+	s, err := sqlstore.OpenPostgres(b.Context(), sqlstore.PostgresOptions{Options: sqlstore.Options{Options: benchOptions, Ring: ring(b, "a"), Encrypt: true}, URL: server.URL(), Process: process})
 	must(b, err)
 	b.Cleanup(func() { s.Close() })
 	return s
@@ -57,14 +57,14 @@ func benchPostgres(b *testing.B, process bool) durable.RunsStore {
 // callsOfOne is how many calls a run makes before the next one begins.
 const callsOfOne = 100
 
-func benchCalls(b *testing.B, s durable.RunsStore, n int) {
+func benchCalls(b *testing.B, s durable.Store, n int) {
 	result := json.RawMessage(`{"content":[{"type":"text","text":"` + strings.Repeat("x", 250) + `"}]}`)
 	var wg sync.WaitGroup
 	b.ResetTimer()
 	for i := range n {
 		wg.Go(func() {
 			for left := b.N / n; left > 0; left -= callsOfOne {
-				l, err := s.Create(b.Context(), durable.RunsRun{Tool: "x", Header: &header}, fmt.Sprint(i), nil)
+				l, err := s.Create(b.Context(), durable.Run{Tool: "x", Header: &header}, fmt.Sprint(i), nil)
 				if err != nil {
 					b.Error(err)
 					return
@@ -99,7 +99,7 @@ func BenchmarkBesideLargeAnswers(b *testing.B) {
 			s := benchSQLite(b, true, false)
 			result, _ := json.Marshal(strings.Repeat("x", size))
 			for range 20 {
-				l, err := s.Create(b.Context(), durable.RunsRun{Tool: "x", Header: &header}, "others", nil)
+				l, err := s.Create(b.Context(), durable.Run{Tool: "x", Header: &header}, "others", nil)
 				must(b, err)
 				for k := range 20 {
 					must(b, l.Record(script.Entry{Key: fmt.Sprint(k), Kind: "call", Result: result}))

@@ -41,7 +41,7 @@ func unpack(b []byte, n int) ([][]byte, error) {
 	for len(b) > 0 {
 		size, used := binary.Uvarint(b)
 		if used <= 0 || size > uint64(len(b)-used)+1 {
-			return nil, fmt.Errorf("%w: a part has a wrong length", durable.RunsErrDamaged)
+			return nil, fmt.Errorf("%w: a part has a wrong length", durable.ErrDamaged)
 		}
 		b = b[used:]
 		if size == 0 {
@@ -52,7 +52,7 @@ func unpack(b []byte, n int) ([][]byte, error) {
 		b = b[size-1:]
 	}
 	if len(parts) < n {
-		return nil, fmt.Errorf("%w: %d parts, want %d", durable.RunsErrDamaged, len(parts), n)
+		return nil, fmt.Errorf("%w: %d parts, want %d", durable.ErrDamaged, len(parts), n)
 	}
 	return parts, nil
 }
@@ -78,7 +78,7 @@ func decodeEntry(key string, b []byte) (e script.Entry, err error) {
 		return e, err
 	}
 	if err := json.Unmarshal(parts[0], &e); err != nil {
-		return e, fmt.Errorf("%w: %v", durable.RunsErrDamaged, err)
+		return e, fmt.Errorf("%w: %v", durable.ErrDamaged, err)
 	}
 	e.Key, e.Name, e.Args, e.Result = key, string(parts[1]), parts[2], parts[3]
 	if e.Failure != nil {
@@ -88,18 +88,18 @@ func decodeEntry(key string, b []byte) (e script.Entry, err error) {
 }
 
 // encodeAbout packs the data that a run was begun with, without its program. program is the hash of the program's row.
-func encodeAbout(r durable.RunsRun, program string) []byte {
+func encodeAbout(r durable.Run, program string) []byte {
 	return pack([]byte(r.Parent), []byte(r.Tool), []byte(r.Principal), []byte(r.Dedupe), []byte(r.Trace), []byte(program), []byte(r.Program.Hash),
 		r.Limits, r.Args, strconv.AppendInt(nil, micros(r.Expires), 10), strconv.AppendInt(nil, micros(r.Created), 10))
 }
 
 // decodeAbout unpacks what encodeAbout has packed.
-func decodeAbout(b []byte) (r durable.RunsRun, program string, err error) {
+func decodeAbout(b []byte) (r durable.Run, program string, err error) {
 	p, err := unpack(b, 11)
 	if err != nil {
 		return r, "", err
 	}
-	r = durable.RunsRun{
+	r = durable.Run{
 		Parent: string(p[0]), Tool: string(p[1]), Principal: string(p[2]), Dedupe: string(p[3]), Trace: string(p[4]),
 		Program: durable.Program{Hash: string(p[6])}, Limits: p[7], Args: p[8], Expires: decodeTime(p[9]), Created: decodeTime(p[10]),
 	}
@@ -124,7 +124,7 @@ func encodeProgram(p durable.Program) (source []byte, hash string) {
 
 func decodeProgram(source []byte, hash string) (p durable.Program, err error) {
 	if sum := sha256.Sum256(source); hex.EncodeToString(sum[:]) != hash {
-		return p, fmt.Errorf("%w: its program does not fit its hash", durable.RunsErrDamaged)
+		return p, fmt.Errorf("%w: its program does not fit its hash", durable.ErrDamaged)
 	}
 	parts, err := unpack(source, 2)
 	if err != nil {

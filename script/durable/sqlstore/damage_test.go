@@ -34,13 +34,13 @@ func must(t testing.TB, err error) {
 	}
 }
 
-func openSQLite(t testing.TB, path string, ring *durable.Ring, encrypt bool, more ...durable.RunsOptions) *sqlstore.SqlstoreStore {
+func openSQLite(t testing.TB, path string, ring *durable.Ring, encrypt bool, more ...durable.Options) *sqlstore.Store {
 	t.Helper()
-	o := sqlstore.SqlstoreOptions{Ring: ring, Encrypt: encrypt}
+	o := sqlstore.Options{Ring: ring, Encrypt: encrypt}
 	if len(more) > 0 {
-		o.RunsOptions = more[0]
+		o.Options = more[0]
 	}
-	s, err := sqlstore.OpenSQLite(t.Context(), sqlstore.SQLiteOptions{SqlstoreOptions: o, Path: path, Process: true, Poll: time.Millisecond})
+	s, err := sqlstore.OpenSQLite(t.Context(), sqlstore.SQLiteOptions{Options: o, Path: path, Process: true, Poll: time.Millisecond})
 	must(t, err)
 	t.Cleanup(func() { s.Close() })
 	return s
@@ -50,11 +50,11 @@ func openSQLite(t testing.TB, path string, ring *durable.Ring, encrypt bool, mor
 const word = "Zaphod-Beeblebrox"
 
 // fill begins runs in every state, and returns them as they are stored.
-func fill(t testing.TB, s durable.RunsStore, keys string, n int) map[string]journal {
+func fill(t testing.TB, s durable.Store, keys string, n int) map[string]journal {
 	t.Helper()
 	filled := map[string]journal{}
 	for i := range n {
-		r := durable.RunsRun{
+		r := durable.Run{
 			Tool: "onboard", Principal: "anna", Dedupe: fmt.Sprint(keys, i), Args: json.RawMessage(fmt.Sprintf(`{"who": "%s", "n": %d}`, word, i)),
 			Program: durable.Program{Main: "a.star", Files: map[string]string{"a.star": "def run(p): return 1\n"}, Engine: 1, Hash: "p"}, Header: &header,
 		}
@@ -70,7 +70,7 @@ func fill(t testing.TB, s durable.RunsStore, keys string, n int) map[string]jour
 			must(t, l.Record(e))
 		}
 		q := durable.Question{Key: "9", Method: "elicitation/create", Params: json.RawMessage(`{"message": "` + word + `"}`)}
-		o := durable.Outcome{State: []durable.RunsState{durable.Waiting, durable.Done, durable.Doubt, durable.Failed, durable.Sleeping}[i%5], Wake: time.Now().Add(time.Hour)}
+		o := durable.Outcome{State: []durable.State{durable.Waiting, durable.Done, durable.Doubt, durable.Failed, durable.Sleeping}[i%5], Wake: time.Now().Add(time.Hour)}
 		switch o.State {
 		case durable.Waiting:
 			o.Questions = []durable.Question{q}
@@ -95,13 +95,13 @@ func fill(t testing.TB, s durable.RunsStore, keys string, n int) map[string]jour
 
 // journal is a run as it was read.
 type journal struct {
-	run     durable.RunsRun
+	run     durable.Run
 	entries []script.Entry
 }
 
 // differs compares the fields that may not change.
 func (j journal) differs(o journal) string {
-	return cmp.Diff(j, o, cmp.AllowUnexported(journal{}), cmpopts.IgnoreFields(durable.RunsRun{}, "Epoch", "Owner", "Lease", "Wake", "Updated", "Bytes"),
+	return cmp.Diff(j, o, cmp.AllowUnexported(journal{}), cmpopts.IgnoreFields(durable.Run{}, "Epoch", "Owner", "Lease", "Wake", "Updated", "Bytes"),
 		cmp.Comparer(func(a, b json.RawMessage) bool { return bytes.Equal(a, b) }))
 }
 
@@ -165,7 +165,7 @@ func TestADamagedFileSaysWhatToDo(t *testing.T) {
 		return s.Close()
 	}
 	err = open()
-	if want := "the database of runs " + path + " is damaged: "; !errors.Is(err, durable.RunsErrDamaged) || !strings.HasPrefix(err.Error(), want) || !strings.Contains(err.Error(), "put a backup in its place") {
+	if want := "the database of runs " + path + " is damaged: "; !errors.Is(err, durable.ErrDamaged) || !strings.HasPrefix(err.Error(), want) || !strings.Contains(err.Error(), "put a backup in its place") {
 		t.Fatalf("a damaged file: %v", err)
 	}
 	must(t, os.WriteFile(path, backup, 0o600))
@@ -223,7 +223,7 @@ func examine(t *testing.T, path string, want map[string]journal, what string) (r
 			t.Errorf("%s: run %s (-want +got):\n%s", what, id, d)
 		}
 		right++
-		again, created, err := s.Start(t.Context(), durable.RunsRun{Tool: "onboard", Principal: "anna", Dedupe: w.run.Dedupe, Args: w.run.Args})
+		again, created, err := s.Start(t.Context(), durable.Run{Tool: "onboard", Principal: "anna", Dedupe: w.run.Dedupe, Args: w.run.Args})
 		if err == nil && (created || again.ID != id) {
 			t.Errorf("%s: the request of %s began another run", what, id)
 		}
@@ -305,8 +305,8 @@ func TestRotation(t *testing.T) {
 }
 
 // fill2 begins one more run.
-func fill2(t *testing.T, s durable.RunsStore) []string {
-	r, _, err := s.Start(t.Context(), durable.RunsRun{Tool: "onboard"})
+func fill2(t *testing.T, s durable.Store) []string {
+	r, _, err := s.Start(t.Context(), durable.Run{Tool: "onboard"})
 	must(t, err)
 	return []string{r.ID}
 }
@@ -329,7 +329,7 @@ func TestSecondServer(t *testing.T) {
 func TestRestart(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "runs.db")
 	s := openSQLite(t, path, nil, false)
-	l, err := s.Create(t.Context(), durable.RunsRun{Tool: "x", Header: &header}, "me", nil)
+	l, err := s.Create(t.Context(), durable.Run{Tool: "x", Header: &header}, "me", nil)
 	must(t, err)
 	must(t, l.Begin(t.Context(), script.Entry{Key: "0", Kind: "call", Attempt: 1}))
 	crashed := filepath.Join(t.TempDir(), "runs.db")
@@ -356,7 +356,7 @@ func TestMissingCommits(t *testing.T) {
 	must(t, err)
 	must(t, os.WriteFile(old+".lock", lock, 0o600))
 	_, err = sqlstore.OpenSQLite(t.Context(), sqlstore.SQLiteOptions{Path: old, Process: true})
-	if !errors.Is(err, durable.RunsErrDamaged) || !strings.Contains(err.Error(), "were acknowledged") {
+	if !errors.Is(err, durable.ErrDamaged) || !strings.Contains(err.Error(), "were acknowledged") {
 		t.Errorf("an old copy: %v", err)
 	}
 	must(t, os.Remove(old+".lock"))
@@ -388,7 +388,7 @@ func TestFullDisk(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "runs.db")
 	s := openSQLite(t, path, nil, false)
 	want := fill(t, s, "a", 5)
-	l, err := s.Create(t.Context(), durable.RunsRun{Tool: "x", Header: &header}, "me", nil)
+	l, err := s.Create(t.Context(), durable.Run{Tool: "x", Header: &header}, "me", nil)
 	must(t, err)
 	sqlstore.SetPages(t, s, 0)
 	n := 0
@@ -398,7 +398,7 @@ func TestFullDisk(t *testing.T) {
 	if !errors.Is(err, durable.ErrUnavailable) || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "full") {
 		t.Fatalf("Begin on a full disk: %v, want the file and the cause", err)
 	}
-	if _, _, err := s.Start(t.Context(), durable.RunsRun{Tool: "y", Args: json.RawMessage(`"` + strings.Repeat("x", 50000) + `"`)}); !errors.Is(err, durable.ErrUnavailable) {
+	if _, _, err := s.Start(t.Context(), durable.Run{Tool: "y", Args: json.RawMessage(`"` + strings.Repeat("x", 50000) + `"`)}); !errors.Is(err, durable.ErrUnavailable) {
 		t.Errorf("Start on a full disk: %v", err)
 	}
 	for id, w := range want {
@@ -420,7 +420,7 @@ func TestFullDisk(t *testing.T) {
 func TestOneWriteForACall(t *testing.T) {
 	var writes atomic.Int64
 	s, err := sqlstore.OpenSQLite(t.Context(), sqlstore.SQLiteOptions{
-		SqlstoreOptions: sqlstore.SqlstoreOptions{Wrote: func(time.Duration, error) { writes.Add(1) }}, Path: filepath.Join(t.TempDir(), "runs.db"), Process: true,
+		Options: sqlstore.Options{Wrote: func(time.Duration, error) { writes.Add(1) }}, Path: filepath.Join(t.TempDir(), "runs.db"), Process: true,
 	})
 	must(t, err)
 	defer s.Close()
@@ -428,7 +428,7 @@ func TestOneWriteForACall(t *testing.T) {
 	least := int64(100)
 	for range 50 { // a machine that is busy writes some answers before the next call
 		writes.Store(0)
-		l, err := s.Create(t.Context(), durable.RunsRun{Tool: "x", Header: &header}, "me", nil)
+		l, err := s.Create(t.Context(), durable.Run{Tool: "x", Header: &header}, "me", nil)
 		must(t, err)
 		for k := range calls {
 			e := script.Entry{Key: fmt.Sprint(k), Kind: "call", Attempt: 1}

@@ -19,7 +19,7 @@ import (
 
 // world is a store with the leases of its runs, on which an operation is run.
 type world struct {
-	store  durable.RunsStore
+	store  durable.Store
 	leases map[string]durable.Lease
 }
 
@@ -27,10 +27,10 @@ type world struct {
 // same errors, and have the same runs afterwards.
 func TestStoresAgree(t *testing.T) {
 	testmode.Parallel(t)
-	o := durable.RunsOptions{MaxEntries: 6, MaxBytes: 3000}
+	o := durable.Options{MaxEntries: 6, MaxBytes: 3000}
 	for seed := range testmode.Count(10, 300) {
 		file := openSQLite(t, filepath.Join(t.TempDir(), "runs.db"), nil, seed%2 == 0, o)
-		worlds := []world{{durable.MemoryNew(o, nil), map[string]durable.Lease{}}, {file, map[string]durable.Lease{}}}
+		worlds := []world{{durable.NewMemory(o, nil), map[string]durable.Lease{}}, {file, map[string]durable.Lease{}}}
 		rnd := rand.New(rand.NewPCG(uint64(seed), 0))
 		var log []string
 		for range 60 {
@@ -74,7 +74,7 @@ func act(t *testing.T, rnd *rand.Rand) (string, func(world) string) {
 	switch n := rnd.IntN(12); n {
 	case 0:
 		return "start " + id, func(w world) string {
-			_, created, err := w.store.Start(ctx, durable.RunsRun{ID: id, Tool: "x", Dedupe: "k" + id})
+			_, created, err := w.store.Start(ctx, durable.Run{ID: id, Tool: "x", Dedupe: "k" + id})
 			return fmt.Sprint(created, result(err))
 		}
 	case 1, 2:

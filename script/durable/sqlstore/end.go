@@ -140,7 +140,7 @@ func (l *lease) forget() {
 
 // outline runs statements, the first of which is a fence, and replaces the run's entries by their
 // runs.Outline.
-func (s *SqlstoreStore) outline(ctx context.Context, t tx, id string, stmts []stmt) error {
+func (s *Store) outline(ctx context.Context, t tx, id string, stmts []stmt) error {
 	for i, st := range stmts {
 		n, err := t.exec(ctx, st.sql, st.args...)
 		if err != nil {

@@ -20,7 +20,7 @@ func SetVersion(t *testing.T, path string, version int) {
 }
 
 // SetPages limits the file to a number of pages; 0: to as many as it has now.
-func SetPages(t *testing.T, s *SqlstoreStore, pages int) {
+func SetPages(t *testing.T, s *Store, pages int) {
 	f := s.db.(*file)
 	err := f.write(t.Context(), func(x tx) error {
 		if pages == 0 {
@@ -37,7 +37,7 @@ func SetPages(t *testing.T, s *SqlstoreStore, pages int) {
 }
 
 // Multiply copies each run n times, half of the copies with another wake time; the copies cannot be loaded.
-func Multiply(t *testing.T, s *SqlstoreStore, n int, wake time.Time) {
+func Multiply(t *testing.T, s *Store, n int, wake time.Time) {
 	err := s.db.write(t.Context(), func(x tx) error {
 		_, err := x.exec(t.Context(), `INSERT INTO @runs (id, parent, tool, principal, dedupe, program, about, header, state, epoch, owner, lease, wake, expires, created, updated, entries, bytes, doubts, head, keys, result)
 			WITH RECURSIVE g(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM g WHERE n < ?)
@@ -52,7 +52,7 @@ func Multiply(t *testing.T, s *SqlstoreStore, n int, wake time.Time) {
 
 // ExplainDue is how the database executes the look-up of the runs that are due, a line for each step, after it has counted its
 // rows. how is the statement that explains.
-func ExplainDue(t *testing.T, s *SqlstoreStore, how string, columns int) (plan string) {
+func ExplainDue(t *testing.T, s *Store, how string, columns int) (plan string) {
 	err := s.db.write(t.Context(), func(x tx) error {
 		if _, err := x.exec(t.Context(), "ANALYZE"); err != nil {
 			return err

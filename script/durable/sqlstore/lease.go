@@ -50,10 +50,10 @@ func timeNow() time.Time { return time.Now() }
 // are read or changed. writing is locked before mu. inFlight is how many of pending the present flush is writing: a later
 // change of the same row is appended behind these, and does not replace one of them.
 type lease struct {
-	s     *SqlstoreStore
+	s     *Store
 	id    string
 	epoch int64
-	taken durable.RunsRun
+	taken durable.Run
 	first []script.Entry // the entries when the run was acquired
 
 	lost chan struct{}
@@ -96,7 +96,7 @@ type change struct {
 }
 
 // newLease returns the lease of a run that was read as j; nil for a new run.
-func (s *SqlstoreStore) newLease(r durable.RunsRun, c *chain, j *stored) *lease {
+func (s *Store) newLease(r durable.Run, c *chain, j *stored) *lease {
 	l := &lease{
 		s: s, id: r.ID, epoch: r.Epoch, taken: r, lost: make(chan struct{}), chain: *c, pinned: r.Header,
 		recorded: map[string]bool{}, begun: map[string]attempt{}, bytes: r.Bytes, keys: []string{s.ring.First()}, open: map[string]bool{},
@@ -117,7 +117,7 @@ func (s *SqlstoreStore) newLease(r durable.RunsRun, c *chain, j *stored) *lease 
 }
 
 // Run implements [runs.lease].
-func (l *lease) Run() durable.RunsRun { return l.taken }
+func (l *lease) Run() durable.Run { return l.taken }
 
 // Lost implements [runs.lease].
 func (l *lease) Lost() <-chan struct{} { return l.lost }
@@ -399,7 +399,7 @@ func (l *lease) fenced(ctx context.Context, cancelled bool) error {
 	defer l.lose()
 	l.mu.Lock()
 	l.inFlight = 0
-	if epoch != l.epoch || durable.RunsState(state) != durable.Cancelled || cancelled {
+	if epoch != l.epoch || durable.State(state) != durable.Cancelled || cancelled {
 		defer l.mu.Unlock()
 		l.err, l.cancelled, l.pending = durable.ErrTaken, false, nil
 		return l.err

@@ -21,7 +21,7 @@ func (w *where) and(term string, args ...any) {
 }
 
 // in adds the term that the column has one of the states; no row matches when there are none.
-func (w *where) in(name string, states []durable.RunsState) {
+func (w *where) in(name string, states []durable.State) {
 	if len(states) == 0 {
 		w.and("1 = 0")
 		return
@@ -41,7 +41,7 @@ func (w *where) text() string {
 }
 
 // List implements [runs.Store].
-func (s *SqlstoreStore) List(ctx context.Context, f durable.Filter) ([]durable.Summary, string, error) {
+func (s *Store) List(ctx context.Context, f durable.Filter) ([]durable.Summary, string, error) {
 	w, err := listed(f)
 	if err != nil {
 		return nil, "", err
@@ -93,20 +93,20 @@ func listed(f durable.Filter) (w where, err error) {
 	return w, nil
 }
 
-func (s *SqlstoreStore) summary(scan func(...any) error) (r durable.Summary, err error) {
+func (s *Store) summary(scan func(...any) error) (r durable.Summary, err error) {
 	var state, tool, principal, doubts string
 	var created, updated, wake, entries, questions int64
 	var result []byte
 	if err := scan(&r.ID, &tool, &principal, &state, &created, &updated, &wake, &entries, &doubts, &result, &questions); err != nil {
 		return r, err
 	}
-	r.Tool, r.Principal, r.State = fromColumn(tool), fromColumn(principal), durable.RunsState(state)
+	r.Tool, r.Principal, r.State = fromColumn(tool), fromColumn(principal), durable.State(state)
 	r.Created, r.Updated, r.Wake = fromMicros(created), fromMicros(updated), fromMicros(wake)
 	r.Entries, r.Questions, r.Doubts = int(entries), int(questions), len(strings.Fields(doubts))
 	if result == nil {
 		return r, nil
 	}
-	j := stored{run: durable.RunsRun{ID: r.ID, State: r.State}, result: result}
+	j := stored{run: durable.Run{ID: r.ID, State: r.State}, result: result}
 	if err := s.openResult(&j); err != nil {
 		r.Error = err.Error()
 		return r, nil
@@ -124,7 +124,7 @@ const due = `SELECT id FROM (
 ) AS due ORDER BY wake LIMIT ?`
 
 // Due implements [runs.Store].
-func (s *SqlstoreStore) Due(ctx context.Context, n int) (ids []string, err error) {
+func (s *Store) Due(ctx context.Context, n int) (ids []string, err error) {
 	err = s.db.read(ctx, func(t snapshot) error {
 		ids = nil
 		return t.query(ctx, due, []any{int64(n), int64(n), int64(n)}, func(scan func(...any) error) error {
@@ -138,7 +138,7 @@ func (s *SqlstoreStore) Due(ctx context.Context, n int) (ids []string, err error
 }
 
 // Sealed implements [runs.Store].
-func (s *SqlstoreStore) Sealed(ctx context.Context) (counts map[string]int, err error) {
+func (s *Store) Sealed(ctx context.Context) (counts map[string]int, err error) {
 	err = s.db.read(ctx, func(t snapshot) error {
 		counts = map[string]int{}
 		return t.query(ctx, `SELECT keys, COUNT(*) FROM @runs GROUP BY keys`, nil, func(scan func(...any) error) error {
@@ -157,9 +157,9 @@ func (s *SqlstoreStore) Sealed(ctx context.Context) (counts map[string]int, err 
 }
 
 // Stats implements [runs.Store].
-func (s *SqlstoreStore) Stats(ctx context.Context) (st durable.Stats, err error) {
+func (s *Store) Stats(ctx context.Context) (st durable.Stats, err error) {
 	err = s.db.read(ctx, func(t snapshot) error {
-		st = durable.Stats{States: map[durable.RunsState]int{}}
+		st = durable.Stats{States: map[durable.State]int{}}
 		for _, state := range durable.States {
 			st.States[state] = 0
 		}
@@ -169,8 +169,8 @@ func (s *SqlstoreStore) Stats(ctx context.Context) (st durable.Stats, err error)
 			if err := scan(&state, &n, &oldest); err != nil {
 				return err
 			}
-			st.States[durable.RunsState(state)] = int(n)
-			if durable.RunsState(state) == durable.Waiting {
+			st.States[durable.State(state)] = int(n)
+			if durable.State(state) == durable.Waiting {
 				st.OldestWaiting = fromMicros(oldest)
 			}
 			return nil

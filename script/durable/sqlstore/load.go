@@ -15,7 +15,7 @@ import (
 
 // stored is a run as it was read from the database and verified.
 type stored struct {
-	run      durable.RunsRun
+	run      durable.Run
 	entries  []script.Entry // as script.Journal returns them
 	chain    chain
 	recorded map[string]bool // keys of entries with an answer
@@ -33,17 +33,17 @@ const columns = `tool, principal, COALESCE(dedupe, ''), program, about, header, 
 
 // load reads and verifies a run. The error is runs.ErrUnknown, runs.ErrDamaged or runs.ErrSealed; with the last
 // two it returns the parts that were read, too.
-func (s *SqlstoreStore) load(ctx context.Context, t snapshot, id string) (*stored, error) {
+func (s *Store) load(ctx context.Context, t snapshot, id string) (*stored, error) {
 	return s.loadAll(ctx, t, id, false)
 }
 
 // loadLocked is load in a transaction that writes. It locks the row of the run, without which an owner's next change could
 // come between the statements that read the row and the entries.
-func (s *SqlstoreStore) loadLocked(ctx context.Context, t tx, id string) (*stored, error) {
+func (s *Store) loadLocked(ctx context.Context, t tx, id string) (*stored, error) {
 	return s.loadAll(ctx, t, id, true)
 }
 
-func (s *SqlstoreStore) loadAll(ctx context.Context, t tx, id string, lock bool) (*stored, error) {
+func (s *Store) loadAll(ctx context.Context, t tx, id string, lock bool) (*stored, error) {
 	j, err := s.loadRow(ctx, t, id, lock)
 	if err != nil {
 		return j, err
@@ -55,11 +55,11 @@ func (s *SqlstoreStore) loadAll(ctx context.Context, t tx, id string, lock bool)
 type part func(context.Context, tx, *stored) error
 
 // outside are the parts outside of the journal.
-func (s *SqlstoreStore) outside() []part {
+func (s *Store) outside() []part {
 	return []part{s.openAbout, s.loadProgram, s.loadResult, s.loadQuestions}
 }
 
-func (s *SqlstoreStore) loadParts(ctx context.Context, t tx, j *stored, parts []part) error {
+func (s *Store) loadParts(ctx context.Context, t tx, j *stored, parts []part) error {
 	for _, read := range parts {
 		if err := read(ctx, t, j); err != nil {
 			return fmt.Errorf("run %s: %w", j.run.ID, err)
@@ -69,7 +69,7 @@ func (s *SqlstoreStore) loadParts(ctx context.Context, t tx, j *stored, parts []
 }
 
 // loadRow reads the row of a run, not verified.
-func (s *SqlstoreStore) loadRow(ctx context.Context, t tx, id string, lock bool) (*stored, error) {
+func (s *Store) loadRow(ctx context.Context, t tx, id string, lock bool) (*stored, error) {
 	j := &stored{recorded: map[string]bool{}}
 	var state, doubts, keys, owner string
 	var wake, updated, entries int64
@@ -85,18 +85,18 @@ func (s *SqlstoreStore) loadRow(ctx context.Context, t tx, id string, lock bool)
 	if err != nil {
 		return j, err
 	}
-	j.run.ID, j.run.State, j.run.Owner = id, durable.RunsState(state), fromColumn(owner)
+	j.run.ID, j.run.State, j.run.Owner = id, durable.State(state), fromColumn(owner)
 	j.run.Tool, j.run.Principal = fromColumn(j.tool), fromColumn(j.principal)
 	j.run.Lease, j.run.Wake, j.run.Updated = fromMicros(j.lease), fromMicros(wake), fromMicros(updated)
 	j.run.Entries, j.run.Doubts, j.keys = int(entries), strings.Fields(doubts), strings.Fields(keys)
 	if !slices.Contains(durable.States, j.run.State) {
-		return j, fmt.Errorf("run %s: %w: no such state %q", id, durable.RunsErrDamaged, state)
+		return j, fmt.Errorf("run %s: %w: no such state %q", id, durable.ErrDamaged, state)
 	}
 	return j, nil
 }
 
 // openAbout reads the sealed data that the run was begun with, and compares with it the columns by which the run is found.
-func (s *SqlstoreStore) openAbout(_ context.Context, _ tx, j *stored) error {
+func (s *Store) openAbout(_ context.Context, _ tx, j *stored) error {
 	text, err := s.unseal(aboutOf(j.run.ID), j.about)
 	if err != nil {
 		return err
@@ -106,7 +106,7 @@ func (s *SqlstoreStore) openAbout(_ context.Context, _ tx, j *stored) error {
 		return err
 	}
 	if column(about.Tool) != j.tool || column(about.Principal) != j.principal || about.Dedupe != "" && column(about.Dedupe) != j.dedupe || program != j.program {
-		return fmt.Errorf("%w: its row is that of another run", durable.RunsErrDamaged)
+		return fmt.Errorf("%w: its row is that of another run", durable.ErrDamaged)
 	}
 	r := &j.run
 	r.Parent, r.Tool, r.Principal, r.Dedupe, r.Trace, r.Program.Hash = about.Parent, about.Tool, about.Principal, about.Dedupe, about.Trace, about.Program.Hash
@@ -119,12 +119,12 @@ func (s *SqlstoreStore) openAbout(_ context.Context, _ tx, j *stored) error {
 	}
 	r.Header = &script.Header{}
 	if err := json.Unmarshal(text, r.Header); err != nil {
-		return fmt.Errorf("%w: %v", durable.RunsErrDamaged, err)
+		return fmt.Errorf("%w: %v", durable.ErrDamaged, err)
 	}
 	return nil
 }
 
-func (s *SqlstoreStore) sealHeader(id string, h script.Header) ([]byte, error) {
+func (s *Store) sealHeader(id string, h script.Header) ([]byte, error) {
 	text, err := json.Marshal(h)
 	if err != nil {
 		return nil, err
@@ -132,11 +132,11 @@ func (s *SqlstoreStore) sealHeader(id string, h script.Header) ([]byte, error) {
 	return s.seal(headerOf(id), text), nil
 }
 
-func (s *SqlstoreStore) loadProgram(ctx context.Context, t tx, j *stored) error {
+func (s *Store) loadProgram(ctx context.Context, t tx, j *stored) error {
 	var source []byte
 	err := one(ctx, t, `SELECT source FROM @programs WHERE hash = ?`, []any{j.program}, &source)
 	if errors.Is(err, errNoRow) {
-		return fmt.Errorf("%w: its program is missing", durable.RunsErrDamaged)
+		return fmt.Errorf("%w: its program is missing", durable.ErrDamaged)
 	}
 	if err != nil {
 		return err
@@ -147,12 +147,12 @@ func (s *SqlstoreStore) loadProgram(ctx context.Context, t tx, j *stored) error 
 	return err
 }
 
-func (s *SqlstoreStore) loadResult(_ context.Context, _ tx, j *stored) error { return s.openResult(j) }
+func (s *Store) loadResult(_ context.Context, _ tx, j *stored) error { return s.openResult(j) }
 
-func (s *SqlstoreStore) openResult(j *stored) error {
+func (s *Store) openResult(j *stored) error {
 	if j.result == nil {
 		if j.run.State.Final() {
-			return fmt.Errorf("%w: its result is missing", durable.RunsErrDamaged)
+			return fmt.Errorf("%w: its result is missing", durable.ErrDamaged)
 		}
 		return nil
 	}
@@ -169,7 +169,7 @@ func (s *SqlstoreStore) openResult(j *stored) error {
 }
 
 // sealResult seals the result and the error of an outcome.
-func (s *SqlstoreStore) sealResult(id string, o durable.Outcome, damaged bool) []byte {
+func (s *Store) sealResult(id string, o durable.Outcome, damaged bool) []byte {
 	mark := []byte{}
 	if damaged {
 		mark = []byte{1}
@@ -177,7 +177,7 @@ func (s *SqlstoreStore) sealResult(id string, o durable.Outcome, damaged bool) [
 	return s.seal(resultOf(id, o.State), pack(o.Result, []byte(o.Error), mark))
 }
 
-func (s *SqlstoreStore) loadEntries(ctx context.Context, t tx, j *stored) error {
+func (s *Store) loadEntries(ctx context.Context, t tx, j *stored) error {
 	count, id := j.run.Entries, j.run.ID
 	err := t.query(ctx, `SELECT key, COALESCE(seq, -1), ord, sealed FROM @entries WHERE run = ? ORDER BY CASE WHEN seq IS NULL THEN 1 ELSE 0 END, seq, ord`, []any{id}, func(scan func(...any) error) error {
 		var key string
@@ -195,7 +195,7 @@ func (s *SqlstoreStore) loadEntries(ctx context.Context, t tx, j *stored) error 
 			return err
 		}
 		if e.Done != (seq >= 0) {
-			return fmt.Errorf("%w: the order of the entry %s does not fit its answer", durable.RunsErrDamaged, key)
+			return fmt.Errorf("%w: the order of the entry %s does not fit its answer", durable.ErrDamaged, key)
 		}
 		if e.Done {
 			j.chain.record(key, durable.Tag(sealed))
@@ -210,7 +210,7 @@ func (s *SqlstoreStore) loadEntries(ctx context.Context, t tx, j *stored) error 
 		return err
 	}
 	if len(j.entries) != count || j.chain.count != count {
-		return fmt.Errorf("%w: it has %d entries, and %d were written", durable.RunsErrDamaged, len(j.entries), count)
+		return fmt.Errorf("%w: it has %d entries, and %d were written", durable.ErrDamaged, len(j.entries), count)
 	}
 	if err := s.fits(id, j.head, &j.chain); err != nil {
 		return err
@@ -218,13 +218,13 @@ func (s *SqlstoreStore) loadEntries(ctx context.Context, t tx, j *stored) error 
 	return nil
 }
 
-func (s *SqlstoreStore) loadQuestions(ctx context.Context, t tx, j *stored) (err error) {
+func (s *Store) loadQuestions(ctx context.Context, t tx, j *stored) (err error) {
 	j.run.Questions, err = s.questions(ctx, t, j.run.ID)
 	return err
 }
 
 // questions reads the questions of a run in the order in which they were asked.
-func (s *SqlstoreStore) questions(ctx context.Context, t tx, id string) (found []durable.Question, err error) {
+func (s *Store) questions(ctx context.Context, t tx, id string) (found []durable.Question, err error) {
 	err = t.query(ctx, `SELECT key, deadline, sealed, answer FROM @questions WHERE run = ? ORDER BY ord, key`, []any{id}, func(scan func(...any) error) error {
 		var q durable.Question
 		var deadline int64
@@ -253,20 +253,20 @@ func (s *SqlstoreStore) questions(ctx context.Context, t tx, id string) (found [
 }
 
 // Get implements [runs.Store].
-func (s *SqlstoreStore) Get(ctx context.Context, id string) (durable.RunsRun, []script.Entry, error) {
+func (s *Store) Get(ctx context.Context, id string) (durable.Run, []script.Entry, error) {
 	var j *stored
 	err := s.db.read(ctx, func(t snapshot) (err error) {
 		j, err = s.load(ctx, t, id)
 		return err
 	})
 	if j == nil {
-		return durable.RunsRun{}, nil, err
+		return durable.Run{}, nil, err
 	}
 	return j.run, j.entries, err
 }
 
 // Acquire implements [runs.Store].
-func (s *SqlstoreStore) Acquire(ctx context.Context, id, owner string) (durable.Lease, error) {
+func (s *Store) Acquire(ctx context.Context, id, owner string) (durable.Lease, error) {
 	var l *lease
 	var refused error
 	began := timeNow()
@@ -274,7 +274,7 @@ func (s *SqlstoreStore) Acquire(ctx context.Context, id, owner string) (durable.
 		j, err := s.loadLocked(ctx, t, id)
 		l, refused = nil, nil
 		switch {
-		case errors.Is(err, durable.RunsErrDamaged) && !j.run.State.Final():
+		case errors.Is(err, durable.ErrDamaged) && !j.run.State.Final():
 			refused = err
 			return s.failDamaged(ctx, t, id, j.run.Epoch+1, err)
 		case err != nil:
@@ -305,7 +305,7 @@ func (s *SqlstoreStore) Acquire(ctx context.Context, id, owner string) (durable.
 }
 
 // failDamaged ends a run whose rows do not fit their seals. Its entries are not changed.
-func (s *SqlstoreStore) failDamaged(ctx context.Context, t tx, id string, epoch int64, why error) error {
+func (s *Store) failDamaged(ctx context.Context, t tx, id string, epoch int64, why error) error {
 	result := s.sealResult(id, durable.Outcome{State: durable.Failed, Error: why.Error()}, true)
 	if _, err := t.exec(ctx, `UPDATE @runs SET state = 'failed', owner = '', epoch = ?, lease = 0, wake = 0, updated = {now}, doubts = '', result = ? WHERE id = ?`, epoch, result, id); err != nil {
 		return err

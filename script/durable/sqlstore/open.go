@@ -23,11 +23,11 @@ type How struct {
 
 // Store opens the store that c.SessionStorage names. The ring has its keys, nil for memory: replacing
 // them takes effect at once.
-func OpenStore(ctx context.Context, c *config.Config, how How) (durablepkg.RunsStore, *durablepkg.Ring, error) {
+func Open(ctx context.Context, c *config.Config, how How) (durablepkg.Store, *durablepkg.Ring, error) {
 	s := c.SessionStorage
-	options := SqlstoreOptions{RunsOptions: settingsOptions(c), Encrypt: s.Encrypt != nil && *s.Encrypt, Wrote: how.Wrote}
+	options := Options{Options: settingsOptions(c), Encrypt: s.Encrypt != nil && *s.Encrypt, Wrote: how.Wrote}
 	if len(s.Keys) > 0 {
-		ring, err := durablepkg.SealNew(Keys(c))
+		ring, err := durablepkg.NewSeal(Keys(c))
 		if err != nil {
 			return nil, nil, err
 		}
@@ -35,15 +35,15 @@ func OpenStore(ctx context.Context, c *config.Config, how How) (durablepkg.RunsS
 	}
 	switch s.Provider {
 	case config.StorageMemory, "":
-		return durablepkg.MemoryNew(options.RunsOptions, nil), nil, nil
+		return durablepkg.NewMemory(options.Options, nil), nil, nil
 	case config.StorageSQLite:
-		store, err := OpenSQLite(ctx, SQLiteOptions{SqlstoreOptions: options, Path: s.Path, Process: s.Sync == "process", Beside: how.Beside})
+		store, err := OpenSQLite(ctx, SQLiteOptions{Options: options, Path: s.Path, Process: s.Sync == "process", Beside: how.Beside})
 		if err != nil {
 			return nil, nil, err
 		}
 		return store, store.Ring(), nil
 	case config.StoragePostgres:
-		store, err := OpenPostgres(ctx, PostgresOptions{SqlstoreOptions: options, URL: s.URL, Schema: s.Schema, MaxConnections: s.MaxConnections, Process: s.Sync == "process", Server: how.Server})
+		store, err := OpenPostgres(ctx, PostgresOptions{Options: options, URL: s.URL, Schema: s.Schema, MaxConnections: s.MaxConnections, Process: s.Sync == "process", Server: how.Server})
 		if err != nil {
 			return nil, nil, err
 		}

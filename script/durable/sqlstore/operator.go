@@ -17,7 +17,7 @@ import (
 func encodeTime(t time.Time) []byte { return strconv.AppendInt(nil, micros(t), 10) }
 
 // change runs f in a transaction, with the row of a run that has not ended locked, and announces the change.
-func (s *SqlstoreStore) change(ctx context.Context, id string, f func(t tx, j *stored) error) error {
+func (s *Store) change(ctx context.Context, id string, f func(t tx, j *stored) error) error {
 	err := s.db.write(ctx, func(t tx) error {
 		j, err := s.loadRow(ctx, t, id, true)
 		if err != nil {
@@ -38,7 +38,7 @@ func (s *SqlstoreStore) change(ctx context.Context, id string, f func(t tx, j *s
 }
 
 // Answer implements [runs.Store].
-func (s *SqlstoreStore) Answer(ctx context.Context, id, key string, answer json.RawMessage) error {
+func (s *Store) Answer(ctx context.Context, id, key string, answer json.RawMessage) error {
 	s.writeLocal(ctx, id)
 	return s.change(ctx, id, func(t tx, j *stored) error {
 		var deadline, answered int64
@@ -63,7 +63,7 @@ func (s *SqlstoreStore) Answer(ctx context.Context, id, key string, answer json.
 }
 
 // withKey returns the ids of keys, separated by spaces, with that of the key that seals now.
-func (s *SqlstoreStore) withKey(keys []string) string {
+func (s *Store) withKey(keys []string) string {
 	if first := s.ring.First(); !slices.Contains(keys, first) {
 		keys = append(keys, first)
 	}
@@ -71,7 +71,7 @@ func (s *SqlstoreStore) withKey(keys []string) string {
 }
 
 // Resolve implements [runs.Store].
-func (s *SqlstoreStore) Resolve(ctx context.Context, id, key string, to durable.Resolution) error {
+func (s *Store) Resolve(ctx context.Context, id, key string, to durable.Resolution) error {
 	return s.change(ctx, id, func(t tx, _ *stored) error {
 		j, err := s.loadLocked(ctx, t, id)
 		if err != nil {
@@ -120,7 +120,7 @@ func (s *SqlstoreStore) Resolve(ctx context.Context, id, key string, to durable.
 }
 
 // closeQuestions deletes the open questions of a run that match.
-func (s *SqlstoreStore) closeQuestions(ctx context.Context, t tx, id string, match func(durable.Question) bool) error {
+func (s *Store) closeQuestions(ctx context.Context, t tx, id string, match func(durable.Question) bool) error {
 	all, err := s.questions(ctx, t, id)
 	if err != nil {
 		return err
@@ -136,7 +136,7 @@ func (s *SqlstoreStore) closeQuestions(ctx context.Context, t tx, id string, mat
 }
 
 // rewrite replaces an entry of the table, and adds it to a chain.
-func (s *SqlstoreStore) rewrite(ctx context.Context, t tx, id string, c *chain, e script.Entry) error {
+func (s *Store) rewrite(ctx context.Context, t tx, id string, c *chain, e script.Entry) error {
 	text, err := encodeEntry(e)
 	if err != nil {
 		return err
@@ -152,7 +152,7 @@ func (s *SqlstoreStore) rewrite(ctx context.Context, t tx, id string, c *chain, 
 }
 
 // Cancel implements [runs.Store].
-func (s *SqlstoreStore) Cancel(ctx context.Context, id, reason string) error {
+func (s *Store) Cancel(ctx context.Context, id, reason string) error {
 	err := s.change(ctx, id, func(t tx, j *stored) error {
 		result := s.sealResult(id, durable.Outcome{State: durable.Cancelled, Error: reason}, false)
 		if _, err := t.exec(ctx, `DELETE FROM @questions WHERE run = ? AND answer IS NULL`, id); err != nil {
@@ -173,7 +173,7 @@ func (s *SqlstoreStore) Cancel(ctx context.Context, id, reason string) error {
 }
 
 // Resume implements [runs.Store].
-func (s *SqlstoreStore) Resume(ctx context.Context, id string) error {
+func (s *Store) Resume(ctx context.Context, id string) error {
 	return s.change(ctx, id, func(t tx, j *stored) error {
 		if j.run.Owner != "" && j.lease > j.now {
 			return durable.ErrBusy
@@ -184,7 +184,7 @@ func (s *SqlstoreStore) Resume(ctx context.Context, id string) error {
 }
 
 // Prune implements [runs.Store].
-func (s *SqlstoreStore) Prune(ctx context.Context, o durable.Old) (int, error) {
+func (s *Store) Prune(ctx context.Context, o durable.Old) (int, error) {
 	total := 0
 	for {
 		n, err := s.pruneSome(ctx, o)
@@ -197,14 +197,14 @@ func (s *SqlstoreStore) Prune(ctx context.Context, o durable.Old) (int, error) {
 // pruneAtOnce bounds the runs that one transaction deletes, because other writes wait for it.
 const pruneAtOnce = 200
 
-func (s *SqlstoreStore) pruneSome(ctx context.Context, o durable.Old) (n int, err error) {
+func (s *Store) pruneSome(ctx context.Context, o durable.Old) (n int, err error) {
 	states := o.States
 	if states == nil {
-		states = []durable.RunsState{durable.Done, durable.Failed, durable.Cancelled}
+		states = []durable.State{durable.Done, durable.Failed, durable.Cancelled}
 	}
 	err = s.db.write(ctx, func(t tx) error {
 		w := where{}
-		w.in("state", slices.DeleteFunc(slices.Clone(states), func(s durable.RunsState) bool { return !s.Final() }))
+		w.in("state", slices.DeleteFunc(slices.Clone(states), func(s durable.State) bool { return !s.Final() }))
 		w.and(`updated < ?`, micros(o.Before))
 		if o.Principal != nil {
 			w.and(`principal = ?`, column(*o.Principal))

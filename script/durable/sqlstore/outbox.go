@@ -11,7 +11,7 @@ import (
 )
 
 // enqueue returns the statements that put an event in the outbox, in the transaction that changes the state.
-func (s *SqlstoreStore) enqueue(id string, state durable.RunsState, epoch int64) []stmt {
+func (s *Store) enqueue(id string, state durable.State, epoch int64) []stmt {
 	if !slices.Contains(s.options.Notify, state) {
 		return nil
 	}
@@ -20,7 +20,7 @@ func (s *SqlstoreStore) enqueue(id string, state durable.RunsState, epoch int64)
 }
 
 // Claim implements [runs.Outbox].
-func (s *SqlstoreStore) Claim(ctx context.Context, n int, hold time.Duration) (claimed []durable.Event, err error) {
+func (s *Store) Claim(ctx context.Context, n int, hold time.Duration) (claimed []durable.Event, err error) {
 	waiting := false
 	if err := s.db.read(ctx, func(t snapshot) error {
 		return t.query(ctx, `SELECT 1 FROM @outbox WHERE next <= {now} LIMIT 1`, nil, func(func(...any) error) error { waiting = true; return nil })
@@ -46,7 +46,7 @@ func (s *SqlstoreStore) Claim(ctx context.Context, n int, hold time.Duration) (c
 }
 
 // events returns at most n events that are due.
-func (s *SqlstoreStore) events(ctx context.Context, t tx, n int) (found []durable.Event, err error) {
+func (s *Store) events(ctx context.Context, t tx, n int) (found []durable.Event, err error) {
 	err = t.query(ctx, `SELECT o.run, o.event, o.epoch, o.at, o.attempts, r.tool FROM @outbox o JOIN @runs r ON r.id = o.run WHERE o.next <= {now} ORDER BY o.next, o.at LIMIT ?`, []any{int64(n)}, func(scan func(...any) error) error {
 		var e durable.Event
 		var state, tool string
@@ -54,7 +54,7 @@ func (s *SqlstoreStore) events(ctx context.Context, t tx, n int) (found []durabl
 		if err := scan(&e.Run, &state, &e.Epoch, &at, &attempts, &tool); err != nil {
 			return err
 		}
-		e.State, e.Tool, e.At, e.Attempts = durable.RunsState(state), fromColumn(tool), fromMicros(at), int(attempts)+1
+		e.State, e.Tool, e.At, e.Attempts = durable.State(state), fromColumn(tool), fromMicros(at), int(attempts)+1
 		found = append(found, e)
 		return nil
 	})
@@ -62,7 +62,7 @@ func (s *SqlstoreStore) events(ctx context.Context, t tx, n int) (found []durabl
 }
 
 // Sent implements [runs.Outbox].
-func (s *SqlstoreStore) Sent(ctx context.Context, e durable.Event) error {
+func (s *Store) Sent(ctx context.Context, e durable.Event) error {
 	return s.db.write(ctx, func(t tx) error {
 		_, err := t.exec(ctx, `DELETE FROM @outbox WHERE run = ? AND event = ? AND epoch = ?`, e.Run, string(e.State), e.Epoch)
 		return err
@@ -70,7 +70,7 @@ func (s *SqlstoreStore) Sent(ctx context.Context, e durable.Event) error {
 }
 
 // Later implements [runs.Outbox].
-func (s *SqlstoreStore) Later(ctx context.Context, e durable.Event, in time.Duration) error {
+func (s *Store) Later(ctx context.Context, e durable.Event, in time.Duration) error {
 	return s.db.write(ctx, func(t tx) error {
 		_, err := t.exec(ctx, `UPDATE @outbox SET next = {now} + ? WHERE run = ? AND event = ? AND epoch = ?`, in.Microseconds(), e.Run, string(e.State), e.Epoch)
 		return err
@@ -79,7 +79,7 @@ func (s *SqlstoreStore) Later(ctx context.Context, e durable.Event, in time.Dura
 
 // uncounted returns the statement that stores an end for Uncounted. It is never sent: its next is the largest number.
 // The event has the name of the tool, because the row stays when the run is pruned.
-func (s *SqlstoreStore) uncounted(id, tool string, state durable.RunsState, epoch int64) stmt {
+func (s *Store) uncounted(id, tool string, state durable.State, epoch int64) stmt {
 	return stmt{`INSERT INTO @outbox (run, event, epoch, at, attempts, next) VALUES (?, ?, ?, {now}, 0, ?) ON CONFLICT DO NOTHING`,
 		[]any{id, endOf + string(state) + " " + column(tool), epoch, int64(math.MaxInt64)}}
 }
@@ -88,7 +88,7 @@ func (s *SqlstoreStore) uncounted(id, tool string, state durable.RunsState, epoc
 const endOf = "#"
 
 // Uncounted implements [runs.Store].
-func (s *SqlstoreStore) Uncounted(ctx context.Context, n int) (ended []durable.Event, err error) {
+func (s *Store) Uncounted(ctx context.Context, n int) (ended []durable.Event, err error) {
 	found, err := s.allUncounted(ctx, n)
 	if err != nil || len(found) == 0 {
 		return nil, err
@@ -112,7 +112,7 @@ func (s *SqlstoreStore) Uncounted(ctx context.Context, n int) (ended []durable.E
 // rowOf is the key of a row of the outbox.
 type rowOf struct{ run, event string }
 
-func (s *SqlstoreStore) allUncounted(ctx context.Context, n int) (map[rowOf]durable.Event, error) {
+func (s *Store) allUncounted(ctx context.Context, n int) (map[rowOf]durable.Event, error) {
 	found := map[rowOf]durable.Event{}
 	err := s.db.read(ctx, func(t snapshot) error {
 		return t.query(ctx, `SELECT run, event, epoch, at FROM @outbox WHERE event LIKE ? LIMIT ?`, []any{endOf + "%", int64(n)}, func(scan func(...any) error) error {
@@ -123,7 +123,7 @@ func (s *SqlstoreStore) allUncounted(ctx context.Context, n int) (map[rowOf]dura
 				return err
 			}
 			state, tool, _ := strings.Cut(strings.TrimPrefix(event, endOf), " ")
-			e.State, e.Tool, e.At = durable.RunsState(state), fromColumn(tool), fromMicros(at)
+			e.State, e.Tool, e.At = durable.State(state), fromColumn(tool), fromMicros(at)
 			found[rowOf{e.Run, event}] = e
 			return nil
 		})

@@ -16,7 +16,7 @@ import (
 
 // PostgresOptions say where the database is and how it is used.
 type PostgresOptions struct {
-	SqlstoreOptions
+	Options
 	// URL is a connection URL of libpq. Parameters that it sets, such as statement_timeout, are kept.
 	URL string
 	// Schema is the schema of the tables; it is created if it is missing. "vmcp" where it is "".
@@ -45,7 +45,7 @@ type cluster struct {
 }
 
 // OpenPostgres opens the store in a database. Many processes may have it open.
-func OpenPostgres(ctx context.Context, o PostgresOptions) (*SqlstoreStore, error) {
+func OpenPostgres(ctx context.Context, o PostgresOptions) (*Store, error) {
 	db, err := postgres.Open(ctx, postgres.Options{URL: o.URL, Schema: o.Schema, MaxConnections: o.MaxConnections, Process: o.Process})
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", durable.ErrUnavailable, err)
@@ -65,7 +65,7 @@ func OpenPostgres(ctx context.Context, o PostgresOptions) (*SqlstoreStore, error
 		db.Close()
 		return nil, err
 	}
-	return newStore(o.SqlstoreOptions, c), nil
+	return newStore(o.Options, c), nil
 }
 
 // failure adds the database and the operation to an error, and its kind: ErrDamaged or ErrUnavailable.
@@ -75,7 +75,7 @@ func (c *cluster) failure(what string, err error) error {
 	}
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) && (pg.Code == "XX001" || pg.Code == "XX002") {
-		return fmt.Errorf("%w: %s: %s: %w", durable.RunsErrDamaged, c.name, what, err)
+		return fmt.Errorf("%w: %s: %s: %w", durable.ErrDamaged, c.name, what, err)
 	}
 	return fmt.Errorf("%w: %s: %s: %w", durable.ErrUnavailable, c.name, what, err)
 }
@@ -100,7 +100,7 @@ func (t postgresTx) query(ctx context.Context, sql string, args []any, row func(
 	for rows.Next() {
 		if err := row(func(dest ...any) error {
 			if err := rows.Scan(dest...); err != nil {
-				return fmt.Errorf("%w: %s: %v", durable.RunsErrDamaged, t.c.name, err)
+				return fmt.Errorf("%w: %s: %v", durable.ErrDamaged, t.c.name, err)
 			}
 			return nil
 		}); err != nil {

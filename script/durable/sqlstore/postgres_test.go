@@ -25,10 +25,10 @@ import (
 // schemas numbers the schemas: each test has its own.
 var schemas atomic.Int64
 
-func openPostgres(t *testing.T, url, schema string, o durable.RunsOptions) *sqlstore.SqlstoreStore {
+func openPostgres(t *testing.T, url, schema string, o durable.Options) *sqlstore.Store {
 	t.Helper()
 	s, err := sqlstore.OpenPostgres(t.Context(), sqlstore.PostgresOptions{
-		SqlstoreOptions: sqlstore.SqlstoreOptions{RunsOptions: o, Ring: ring(t, "a"), Encrypt: true}, URL: url, Schema: schema, MaxConnections: 4,
+		Options: sqlstore.Options{Options: o, Ring: ring(t, "a"), Encrypt: true}, URL: url, Schema: schema, MaxConnections: 4,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -46,7 +46,7 @@ func TestPostgres(t *testing.T) {
 	server := runstest.Start(t)
 	runstest.Test(t, func(*testing.T) runstest.Open {
 		schema := fmt.Sprintf("s%d", schemas.Add(1))
-		return func(t *testing.T, o durable.RunsOptions) durable.RunsStore {
+		return func(t *testing.T, o durable.Options) durable.Store {
 			return openPostgres(t, server.URL(), schema, o)
 		}
 	})
@@ -55,7 +55,7 @@ func TestPostgres(t *testing.T) {
 // TestPostgresLooksUpDueRunsByIndex: a poll beside thousands of runs that wait reads a few pages, and no row that it drops.
 func TestPostgresLooksUpDueRunsByIndex(t *testing.T) {
 	testmode.NeedThorough(t)
-	s := openPostgres(t, runstest.Start(t).URL(), "vmcp", durable.RunsOptions{})
+	s := openPostgres(t, runstest.Start(t).URL(), "vmcp", durable.Options{})
 	waitingRuns(t, s, 6000)
 	plan := sqlstore.ExplainDue(t, s, "EXPLAIN (ANALYZE, BUFFERS, COSTS OFF, TIMING OFF)", 1)
 	for _, want := range []string{"runs_due", "runs_expires"} {
@@ -88,7 +88,7 @@ func TestPostgresOfOneServer(t *testing.T) {
 	pg := runstest.Start(t)
 	open := func(schema, server string) error {
 		s, err := sqlstore.OpenPostgres(t.Context(), sqlstore.PostgresOptions{
-			SqlstoreOptions: sqlstore.SqlstoreOptions{Ring: ring(t, "a")}, URL: pg.URL(), Schema: schema, MaxConnections: 2, Server: server,
+			Options: sqlstore.Options{Ring: ring(t, "a")}, URL: pg.URL(), Schema: schema, MaxConnections: 2, Server: server,
 		})
 		if err == nil {
 			err = s.Close()
@@ -130,8 +130,8 @@ func TestPostgresOfOneServer(t *testing.T) {
 func TestPostgresRestarts(t *testing.T) {
 	testmode.NeedThorough(t)
 	server := runstest.Start(t)
-	s := openPostgres(t, server.URL(), "vmcp", durable.RunsOptions{Lease: time.Minute, Renew: 50 * time.Millisecond})
-	l, err := s.Create(t.Context(), durable.RunsRun{Tool: "x", Header: &header}, "me", nil)
+	s := openPostgres(t, server.URL(), "vmcp", durable.Options{Lease: time.Minute, Renew: 50 * time.Millisecond})
+	l, err := s.Create(t.Context(), durable.Run{Tool: "x", Header: &header}, "me", nil)
 	must(t, err)
 	must(t, l.Begin(t.Context(), script.Entry{Key: "0", Kind: "call", Attempt: 1}))
 	must(t, l.Record(script.Entry{Key: "0", Kind: "call", Attempt: 1, Done: true, Result: []byte(`1`)}))
@@ -189,7 +189,7 @@ func TestPostgresOpenedAtOnce(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 4 {
 		wg.Go(func() {
-			s, err := sqlstore.OpenPostgres(t.Context(), sqlstore.PostgresOptions{SqlstoreOptions: sqlstore.SqlstoreOptions{Ring: ring(t, "a")}, URL: server.URL(), MaxConnections: 2})
+			s, err := sqlstore.OpenPostgres(t.Context(), sqlstore.PostgresOptions{Options: sqlstore.Options{Ring: ring(t, "a")}, URL: server.URL(), MaxConnections: 2})
 			if err != nil {
 				t.Error(err)
 				return

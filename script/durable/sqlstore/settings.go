@@ -11,17 +11,17 @@ import (
 )
 
 // Options returns the options of c.Runs.
-func settingsOptions(c *config.Config) durable.RunsOptions {
+func settingsOptions(c *config.Config) durable.Options {
 	r := c.Runs
-	o := durable.RunsOptions{Lease: r.Lease.Std(), MaxEntries: r.MaxEntries, MaxBytes: int64(r.MaxBytes), Keep: durable.Keep(r.Retention.Keep)}
+	o := durable.Options{Lease: r.Lease.Std(), MaxEntries: r.MaxEntries, MaxBytes: int64(r.MaxBytes), Keep: durable.Keep(r.Retention.Keep)}
 	if r.Notify.URL == "" && r.Notify.Tool == "" {
 		return o
 	}
-	o.Notify = []durable.RunsState{durable.Waiting, durable.Doubt, durable.Failed}
+	o.Notify = []durable.State{durable.Waiting, durable.Doubt, durable.Failed}
 	if len(r.Notify.Events) > 0 {
 		o.Notify = nil
 		for _, e := range r.Notify.Events {
-			o.Notify = append(o.Notify, durable.RunsState(e))
+			o.Notify = append(o.Notify, durable.State(e))
 		}
 	}
 	return o
@@ -44,7 +44,7 @@ const (
 )
 
 // InMemory returns the options of journals that are in memory only. The entries of an ended run are removed.
-func InMemory(c *config.Config) durable.RunsOptions {
+func InMemory(c *config.Config) durable.Options {
 	o := settingsOptions(c)
 	o.MaxEntries, o.MaxBytes = cmp.Or(o.MaxEntries, entriesInMemory), cmp.Or(o.MaxBytes, bytesInMemory)
 	o.Keep = durable.KeepNone

@@ -32,7 +32,7 @@ var now = sync.OnceValue(func() error {
 
 // SQLiteOptions say where the file is and how it is opened.
 type SQLiteOptions struct {
-	SqlstoreOptions
+	Options
 	// Path is the file, created with mode 0600. Beside it are Path-wal and Path-shm, Path.lock, and
 	// Path.key where Ring is nil.
 	Path string
@@ -66,7 +66,7 @@ type file struct {
 // OpenSQLite opens the store in a file, which it creates if it is missing. Unless Beside is set, the
 // file is locked for this process until Close, and all runs in state Running are due: their owners
 // were processes that have ended.
-func OpenSQLite(ctx context.Context, o SQLiteOptions) (*SqlstoreStore, error) {
+func OpenSQLite(ctx context.Context, o SQLiteOptions) (*Store, error) {
 	path, err := filepath.Abs(o.Path)
 	if err := errors.Join(err, now()); err != nil {
 		return nil, err
@@ -89,7 +89,7 @@ func OpenSQLite(ctx context.Context, o SQLiteOptions) (*SqlstoreStore, error) {
 		return nil, errors.Join(err, f.closeFiles())
 	}
 	go f.writeLoop()
-	s := newStore(o.SqlstoreOptions, f)
+	s := newStore(o.Options, f)
 	if o.Beside {
 		return s, nil
 	}
@@ -119,7 +119,7 @@ func keyBeside(path string, create bool) (*durable.Ring, error) {
 	if err != nil || len(secret) != 32 {
 		return nil, fmt.Errorf("%w: %s has no key: want 32 bytes in base64", durable.ErrUnavailable, path)
 	}
-	return durable.SealNew([]durable.Key{{ID: "file", Secret: secret}})
+	return durable.NewSeal([]durable.Key{{ID: "file", Secret: secret}})
 }
 
 // writeNew writes a file with mode 0600 atomically.
@@ -222,7 +222,7 @@ type damage string
 func (d damage) Error() string { return string(d) }
 
 // Is implements errors.Is.
-func (d damage) Is(target error) bool { return target == durable.RunsErrDamaged }
+func (d damage) Is(target error) bool { return target == durable.ErrDamaged }
 
 // damagedFile is the error of a damaged file, with the ways to repair it.
 func damagedFile(path, what string) error {

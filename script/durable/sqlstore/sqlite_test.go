@@ -18,9 +18,9 @@ import (
 // besides opens a file first as the process that serves it, and then with Beside, as other processes do.
 func besides(path string) runstest.Open {
 	opened := false
-	return func(t *testing.T, o durable.RunsOptions) durable.RunsStore {
+	return func(t *testing.T, o durable.Options) durable.Store {
 		t.Helper()
-		s, err := sqlstore.OpenSQLite(t.Context(), sqlstore.SQLiteOptions{SqlstoreOptions: sqlstore.SqlstoreOptions{RunsOptions: o, Encrypt: opened}, Path: path, Beside: opened, Process: true, Poll: 5 * time.Millisecond})
+		s, err := sqlstore.OpenSQLite(t.Context(), sqlstore.SQLiteOptions{Options: sqlstore.Options{Options: o, Encrypt: opened}, Path: path, Beside: opened, Process: true, Poll: 5 * time.Millisecond})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -40,10 +40,10 @@ func TestSQLite(t *testing.T) {
 }
 
 // waitingRuns fills a store with runs that wait, some until a time and some without, and expire in a day.
-func waitingRuns(t *testing.T, s *sqlstore.SqlstoreStore, n int) {
+func waitingRuns(t *testing.T, s *sqlstore.Store, n int) {
 	t.Helper()
 	later := time.Now().Add(24 * time.Hour)
-	l, err := s.Create(t.Context(), durable.RunsRun{Tool: "x", Header: &script.Header{Program: "p"}, Expires: later}, "me", nil)
+	l, err := s.Create(t.Context(), durable.Run{Tool: "x", Header: &script.Header{Program: "p"}, Expires: later}, "me", nil)
 	if err == nil {
 		err = l.End(t.Context(), durable.Outcome{State: durable.Waiting})
 	}
@@ -55,7 +55,7 @@ func waitingRuns(t *testing.T, s *sqlstore.SqlstoreStore, n int) {
 
 // TestSQLiteLooksUpDueRunsByIndex: as TestPostgresLooksUpDueRunsByIndex, by the plan.
 func TestSQLiteLooksUpDueRunsByIndex(t *testing.T) {
-	s := besides(filepath.Join(t.TempDir(), "runs.db"))(t, durable.RunsOptions{}).(*sqlstore.SqlstoreStore)
+	s := besides(filepath.Join(t.TempDir(), "runs.db"))(t, durable.Options{}).(*sqlstore.Store)
 	waitingRuns(t, s, 1000)
 	plan := sqlstore.ExplainDue(t, s, "EXPLAIN QUERY PLAN", 4)
 	for _, want := range []string{"USING INDEX runs_due (wake>? AND wake<?)", "USING INDEX runs_expires (expires>? AND expires<?)"} {
@@ -74,7 +74,7 @@ func ring(t testing.TB, ids ...string) *durable.Ring {
 	for _, id := range ids {
 		keys = append(keys, durable.Key{ID: id, Secret: bytes.Repeat([]byte(id[:1]), 32)})
 	}
-	r, err := durable.SealNew(keys)
+	r, err := durable.NewSeal(keys)
 	if err != nil {
 		t.Fatal(err)
 	}

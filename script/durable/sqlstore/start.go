@@ -16,12 +16,12 @@ import (
 )
 
 // Start implements [runs.Store].
-func (s *SqlstoreStore) Start(ctx context.Context, r durable.RunsRun) (durable.RunsRun, bool, error) {
+func (s *Store) Start(ctx context.Context, r durable.Run) (durable.Run, bool, error) {
 	n := s.fresh(r)
 	err := s.db.write(ctx, func(t tx) error { return s.insert(ctx, t, n, s.head(n.ID, &chain{}), nil) })
 	if !errors.Is(err, durable.ErrExists) {
 		if err != nil {
-			n = durable.RunsRun{}
+			n = durable.Run{}
 		}
 		return n, err == nil, err
 	}
@@ -30,7 +30,7 @@ func (s *SqlstoreStore) Start(ctx context.Context, r durable.RunsRun) (durable.R
 }
 
 // Create implements [runs.Store].
-func (s *SqlstoreStore) Create(ctx context.Context, r durable.RunsRun, owner string, entries []script.Entry) (durable.Lease, error) {
+func (s *Store) Create(ctx context.Context, r durable.Run, owner string, entries []script.Entry) (durable.Lease, error) {
 	n := s.fresh(r)
 	n.Owner, n.Epoch = owner, 1
 	l := s.newLease(n, &chain{}, nil)
@@ -66,7 +66,7 @@ func (s *SqlstoreStore) Create(ctx context.Context, r durable.RunsRun, owner str
 }
 
 // fresh returns r with the fields of a new run that the store sets.
-func (s *SqlstoreStore) fresh(r durable.RunsRun) durable.RunsRun {
+func (s *Store) fresh(r durable.Run) durable.Run {
 	now := time.Now().Truncate(time.Microsecond)
 	r.ID = cmp.Or(r.ID, durable.NewID())
 	r.State, r.Created, r.Updated = durable.Running, now, now
@@ -76,7 +76,7 @@ func (s *SqlstoreStore) fresh(r durable.RunsRun) durable.RunsRun {
 
 // same returns the run with the id or the idempotency key of r; ErrOtherRequest where it was begun by another principal or
 // with another tool or arguments. It reads all but the journal, which whoever acquires the run reads and verifies.
-func (s *SqlstoreStore) same(ctx context.Context, r durable.RunsRun) (got durable.RunsRun, err error) {
+func (s *Store) same(ctx context.Context, r durable.Run) (got durable.Run, err error) {
 	err = s.db.read(ctx, func(t snapshot) error {
 		var id string
 		err := one(ctx, t, `SELECT id FROM @runs WHERE id = ?`, []any{column(r.ID)}, &id)
@@ -89,7 +89,7 @@ func (s *SqlstoreStore) same(ctx context.Context, r durable.RunsRun) (got durabl
 		if err != nil {
 			return err
 		}
-		got = durable.RunsRun{ID: id}
+		got = durable.Run{ID: id}
 		j, err := s.loadRow(ctx, t, id, false)
 		if err == nil {
 			err = s.loadParts(ctx, t, j, s.outside())
@@ -108,7 +108,7 @@ func (s *SqlstoreStore) same(ctx context.Context, r durable.RunsRun) (got durabl
 
 // insert writes the row of a new run; ErrExists where there is one with its id or idempotency key. With a lease the row has
 // its entry count and size.
-func (s *SqlstoreStore) insert(ctx context.Context, t tx, r durable.RunsRun, head []byte, l *lease) error {
+func (s *Store) insert(ctx context.Context, t tx, r durable.Run, head []byte, l *lease) error {
 	source, program := encodeProgram(r.Program)
 	if _, err := t.exec(ctx, `INSERT INTO @programs (hash, engine, source) VALUES (?, ?, ?) ON CONFLICT (hash) DO NOTHING`, program, int64(r.Program.Engine), source); err != nil {
 		return err
@@ -145,7 +145,7 @@ func (s *SqlstoreStore) insert(ctx context.Context, t tx, r durable.RunsRun, hea
 func aboutOf(run string) string  { return "runs|" + run + "|about" }
 func headerOf(run string) string { return "runs|" + run + "|header" }
 func headOf(run string) string   { return "runs|" + run + "|head" }
-func resultOf(run string, state durable.RunsState) string {
+func resultOf(run string, state durable.State) string {
 	return "runs|" + run + "|result|" + string(state)
 }
 func entryOf(run, key string) string    { return "entries|" + run + "|" + key }
@@ -153,14 +153,14 @@ func questionOf(run, key string) string { return "questions|" + run + "|" + key 
 func answerOf(run, key string) string   { return "questions|" + run + "|" + key + "|answer" }
 
 // head is the seal of a chain, without the text of the chain.
-func (s *SqlstoreStore) head(run string, c *chain) []byte {
+func (s *Store) head(run string, c *chain) []byte {
 	text := c.text()
 	sealed := s.ring.Sign(durable.MAC, headOf(run), text)
 	return sealed[:len(sealed)-len(text)]
 }
 
 // fits returns an error, as unseal does, unless head is that of the chain c.
-func (s *SqlstoreStore) fits(run string, head []byte, c *chain) error {
+func (s *Store) fits(run string, head []byte, c *chain) error {
 	_, err := s.unseal(headOf(run), slices.Concat(head, c.text()))
 	return err
 }

@@ -27,8 +27,8 @@ var (
 )
 
 // Options are the options of both databases.
-type SqlstoreOptions struct {
-	durable.RunsOptions
+type Options struct {
+	durable.Options
 	// Ring seals the rows.
 	Ring *durable.Ring
 	// Encrypt encrypts arguments, results, questions and answers, which are otherwise authenticated only.
@@ -38,8 +38,8 @@ type SqlstoreOptions struct {
 }
 
 // Store is a runs.Store in a database. OpenSQLite and OpenPostgres open one.
-type SqlstoreStore struct {
-	options SqlstoreOptions
+type Store struct {
+	options Options
 	ring    *durable.Ring
 	db      database
 	stop    context.CancelFunc
@@ -53,10 +53,10 @@ type SqlstoreStore struct {
 }
 
 // newStore starts the goroutines that renew leases and wait for changes of other processes.
-func newStore(o SqlstoreOptions, db database) *SqlstoreStore {
-	o.RunsOptions = o.RunsOptions.WithDefaults()
+func newStore(o Options, db database) *Store {
+	o.Options = o.Options.WithDefaults()
 	ctx, stop := context.WithCancel(context.Background())
-	s := &SqlstoreStore{
+	s := &Store{
 		options: o, ring: o.Ring, db: db, stop: stop, renewal: make(chan struct{}, 1),
 		leases: map[*lease]struct{}{}, changed: make(chan struct{}),
 	}
@@ -68,10 +68,10 @@ func newStore(o SqlstoreOptions, db database) *SqlstoreStore {
 }
 
 // Ring returns the key ring, which may be replaced at any time.
-func (s *SqlstoreStore) Ring() *durable.Ring { return s.ring }
+func (s *Store) Ring() *durable.Ring { return s.ring }
 
 // seal seals the text of a column, encrypted if the options say so. where is the context of the seal.
-func (s *SqlstoreStore) seal(where string, text []byte) []byte {
+func (s *Store) seal(where string, text []byte) []byte {
 	if s.options.Encrypt {
 		return s.ring.Encrypt(durable.Rows, where, text)
 	}
@@ -79,9 +79,9 @@ func (s *SqlstoreStore) seal(where string, text []byte) []byte {
 }
 
 // unseal opens a text that seal has made, with either value of Options.Encrypt.
-func (s *SqlstoreStore) unseal(where string, sealed []byte) ([]byte, error) {
+func (s *Store) unseal(where string, sealed []byte) ([]byte, error) {
 	text, err := s.ring.Open(durable.Rows, where, sealed)
-	if errors.Is(err, durable.SealErrDamaged) {
+	if errors.Is(err, durable.ErrForged) {
 		text, err = s.ring.Open(durable.MAC, where, sealed)
 	}
 	var unknown *durable.UnknownKeyError
@@ -89,20 +89,20 @@ func (s *SqlstoreStore) unseal(where string, sealed []byte) ([]byte, error) {
 	case errors.As(err, &unknown):
 		return nil, fmt.Errorf("%w: %q", durable.ErrSealed, unknown.ID)
 	case err != nil:
-		return nil, fmt.Errorf("%w: %s %v", durable.RunsErrDamaged, where, err)
+		return nil, fmt.Errorf("%w: %s %v", durable.ErrDamaged, where, err)
 	}
 	return text, nil
 }
 
 // Changed implements [runs.Store].
-func (s *SqlstoreStore) Changed() <-chan struct{} {
+func (s *Store) Changed() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.changed
 }
 
 // notify closes the channel of Changed.
-func (s *SqlstoreStore) notify() {
+func (s *Store) notify() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	close(s.changed)
@@ -110,7 +110,7 @@ func (s *SqlstoreStore) notify() {
 }
 
 // foreign is called when another process may have changed runs.
-func (s *SqlstoreStore) foreign() {
+func (s *Store) foreign() {
 	select {
 	case s.renewal <- struct{}{}: // a lease may be lost
 	default:
@@ -119,7 +119,7 @@ func (s *SqlstoreStore) foreign() {
 }
 
 // renew renews the leases of this store, every Options.Renew and on renewal, until ctx ends.
-func (s *SqlstoreStore) renew(ctx context.Context) {
+func (s *Store) renew(ctx context.Context) {
 	tick := time.NewTicker(s.options.Renew)
 	defer tick.Stop()
 	for {
@@ -133,7 +133,7 @@ func (s *SqlstoreStore) renew(ctx context.Context) {
 	}
 }
 
-func (s *SqlstoreStore) renewAll(ctx context.Context) {
+func (s *Store) renewAll(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, s.options.Lease)
 	defer cancel()
 	held, orphans := s.held()
@@ -167,7 +167,7 @@ func (s *SqlstoreStore) renewAll(ctx context.Context) {
 }
 
 // held returns the leases that are in use, and those whose end could not be written.
-func (s *SqlstoreStore) held() (held, orphans []*lease) {
+func (s *Store) held() (held, orphans []*lease) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for l := range s.leases {
@@ -183,7 +183,7 @@ func (s *SqlstoreStore) held() (held, orphans []*lease) {
 }
 
 // handBack releases the leases whose end could not be written; the remaining ones stay when the database does not answer.
-func (s *SqlstoreStore) handBack(ctx context.Context, orphans []*lease) {
+func (s *Store) handBack(ctx context.Context, orphans []*lease) {
 	for _, l := range orphans {
 		if err := l.handBack(ctx); errors.Is(err, durable.ErrUnavailable) {
 			return
@@ -194,14 +194,14 @@ func (s *SqlstoreStore) handBack(ctx context.Context, orphans []*lease) {
 }
 
 // track adds a lease to those that are renewed.
-func (s *SqlstoreStore) track(l *lease) {
+func (s *Store) track(l *lease) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.leases[l] = struct{}{}
 }
 
 // untrack removes it from them.
-func (s *SqlstoreStore) untrack(l *lease) {
+func (s *Store) untrack(l *lease) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.leases, l)
@@ -209,7 +209,7 @@ func (s *SqlstoreStore) untrack(l *lease) {
 
 // writeLocal flushes the entries of a run that this process owns, because an effect that has ended closes its
 // questions. Errors are ignored: the lease retries, or it is lost.
-func (s *SqlstoreStore) writeLocal(ctx context.Context, id string) {
+func (s *Store) writeLocal(ctx context.Context, id string) {
 	s.mu.Lock()
 	var owned []*lease
 	for l := range s.leases {
@@ -224,7 +224,7 @@ func (s *SqlstoreStore) writeLocal(ctx context.Context, id string) {
 }
 
 // loseLocal notifies the owner of a run, if it is in this process, that the run was cancelled.
-func (s *SqlstoreStore) loseLocal(id string) {
+func (s *Store) loseLocal(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for l := range s.leases {
@@ -235,7 +235,7 @@ func (s *SqlstoreStore) loseLocal(id string) {
 }
 
 // Ping implements [runs.Store].
-func (s *SqlstoreStore) Ping(ctx context.Context) error {
+func (s *Store) Ping(ctx context.Context) error {
 	return s.db.read(ctx, func(t snapshot) error {
 		var n int64
 		return one(ctx, t, `SELECT value FROM @meta WHERE name = 'version'`, nil, &n)
@@ -243,7 +243,7 @@ func (s *SqlstoreStore) Ping(ctx context.Context) error {
 }
 
 // Close implements [runs.Store].
-func (s *SqlstoreStore) Close() error {
+func (s *Store) Close() error {
 	s.mu.Lock()
 	if s.closed {
 		s.mu.Unlock()
@@ -263,7 +263,7 @@ func (s *SqlstoreStore) Close() error {
 }
 
 // releaseAll releases leases and makes their runs due.
-func (s *SqlstoreStore) releaseAll(ctx context.Context, held map[*lease]struct{}) error {
+func (s *Store) releaseAll(ctx context.Context, held map[*lease]struct{}) error {
 	if len(held) == 0 {
 		return nil
 	}
@@ -282,7 +282,7 @@ func (s *SqlstoreStore) releaseAll(ctx context.Context, held map[*lease]struct{}
 }
 
 // batch writes to a journal, and reports the duration to Options.Wrote.
-func (s *SqlstoreStore) batch(ctx context.Context, stmts []stmt) error {
+func (s *Store) batch(ctx context.Context, stmts []stmt) error {
 	began := time.Now()
 	err := s.db.batch(ctx, stmts)
 	if s.options.Wrote != nil {
@@ -292,7 +292,7 @@ func (s *SqlstoreStore) batch(ctx context.Context, stmts []stmt) error {
 }
 
 // announce notifies other processes of a change when the transaction is committed.
-func (s *SqlstoreStore) announce(ctx context.Context, t tx) error {
+func (s *Store) announce(ctx context.Context, t tx) error {
 	a := s.db.announce()
 	if a.sql == "" {
 		return nil

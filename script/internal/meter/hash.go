@@ -183,7 +183,7 @@ func (b *Budget) resketch(t table, old *sketch) (*sketch, error) {
 	if old != nil {
 		most = old.Peak()
 	}
-	s := sketchNew(cells, most)
+	s := newSketch(cells, most)
 	if b.large == nil {
 		b.large = map[starlark.Value]*sketch{}
 	}

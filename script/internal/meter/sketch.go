@@ -52,7 +52,7 @@ func (s *sketch) Crowd(k starlark.Value, weight int64) crowd {
 }
 
 // New returns an empty sketch of so many cells, a power of two, for a table that has had at most peak entries.
-func sketchNew(cells, peak int) *sketch {
+func newSketch(cells, peak int) *sketch {
 	return &sketch{low: make([]int32, cells), all: make([]int32, cells), peak: peak}
 }
 

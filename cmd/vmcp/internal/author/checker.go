@@ -29,7 +29,7 @@ import (
 )
 
 // Env is what the command needs of the program.
-type CheckerEnv struct {
+type CheckEnv struct {
 	Out         io.Writer
 	DefaultFile string
 	Read        func(name string) ([]byte, error) // reads a configuration; - is standard input
@@ -43,14 +43,14 @@ type CheckerEnv struct {
 }
 
 // flags are the flags of the command.
-type checkerFlags struct {
+type checkFlags struct {
 	config, lock, explain, output string
 	live, strict, fix             bool
 }
 
 // Command returns the command.
-func CheckerCommand(e CheckerEnv) *cobra.Command {
-	var f checkerFlags
+func CheckCommand(e CheckEnv) *cobra.Command {
+	var f checkFlags
 	c := &cobra.Command{
 		Use:   "check [PATH...]",
 		Short: "check scripts against the tools that they call",
@@ -106,7 +106,7 @@ func OutputFlag(c *cobra.Command, output *string) {
 }
 
 // explain prints what a code means.
-func (e CheckerEnv) explain(name string) error {
+func (e CheckEnv) explain(name string) error {
 	if name == "all" {
 		for _, c := range codes.Table {
 			if _, err := fmt.Fprintf(e.Out, "%-20s %-8s %s\n", c.Name, c.Severity(), c.Short); err != nil {
@@ -122,7 +122,7 @@ func (e CheckerEnv) explain(name string) error {
 	return c.Explain(e.Out)
 }
 
-func (e CheckerEnv) run(ctx context.Context, f checkerFlags, paths []string) error {
+func (e CheckEnv) run(ctx context.Context, f checkFlags, paths []string) error {
 	for _, path := range paths {
 		if _, err := os.Stat(path); err != nil {
 			return cli.Error(fmt.Sprintf("%s: %s", path, files.Cause(err)))
@@ -155,7 +155,7 @@ func (e CheckerEnv) run(ctx context.Context, f checkerFlags, paths []string) err
 const mostRounds = 10
 
 // fix applies the safe fixes; more reports whether another round may find more.
-func (e CheckerEnv) fix(f checkerFlags, problems diag.Problems) (more bool, err error) {
+func (e CheckEnv) fix(f checkFlags, problems diag.Problems) (more bool, err error) {
 	fixed, err := Apply(problems)
 	for _, p := range fixed {
 		if f.output != "text" {
@@ -174,7 +174,7 @@ func (e CheckerEnv) fix(f checkerFlags, problems diag.Problems) (more bool, err 
 }
 
 // problems returns the problems of the files and folders in paths; bad reports whether the exit code is 1.
-func (e CheckerEnv) problems(ctx context.Context, f checkerFlags, paths []string) (problems diag.Problems, bad bool, err error) {
+func (e CheckEnv) problems(ctx context.Context, f checkFlags, paths []string) (problems diag.Problems, bad bool, err error) {
 	data, err := e.Read(f.config)
 	if err != nil {
 		return nil, false, err
@@ -203,14 +203,14 @@ func (e CheckerEnv) problems(ctx context.Context, f checkerFlags, paths []string
 		problems = append(problems, found...)
 		e.reportUnlisted(cfg, paths)
 	}
-	problems = checkerBelow(problems.Sorted(), paths)
+	problems = checkedBelow(problems.Sorted(), paths)
 	errs, warnings := problems.Split()
 	strict := f.strict || cfg != nil && cfg.Check.Strict
 	return problems, failed || len(errs) > 0 || strict && len(warnings) > 0, nil
 }
 
 // reportUnlisted reports the scripts among the paths that the configuration does not name: they were not checked.
-func (e CheckerEnv) reportUnlisted(cfg *config.Config, paths []string) {
+func (e CheckEnv) reportUnlisted(cfg *config.Config, paths []string) {
 	if cfg.Partial() {
 		return
 	}
@@ -241,7 +241,7 @@ func absolute(path string) string {
 }
 
 // knownTools reads the lock. Without one it reports how to make one.
-func (e CheckerEnv) knownTools(cfg *config.Config, f checkerFlags) (*lock.File, error) {
+func (e CheckEnv) knownTools(cfg *config.Config, f checkFlags) (*lock.File, error) {
 	path := cmp.Or(f.lock, cfg.Pins.Path)
 	known, err := lock.Read(path)
 	switch {
@@ -260,7 +260,7 @@ func (e CheckerEnv) knownTools(cfg *config.Config, f checkerFlags) (*lock.File, 
 
 // checkLive checks against what the backends offer now, and reports how that differs from the lock.
 // failed reports whether a backend did not answer.
-func (e CheckerEnv) checkLive(ctx context.Context, cfg *config.Config, known *lock.File) (problems diag.Problems, failed bool, err error) {
+func (e CheckEnv) checkLive(ctx context.Context, cfg *config.Config, known *lock.File) (problems diag.Problems, failed bool, err error) {
 	live, err := e.Gather(ctx, cfg)
 	if live == nil {
 		return nil, false, err
@@ -278,7 +278,7 @@ func (e CheckerEnv) checkLive(ctx context.Context, cfg *config.Config, known *lo
 }
 
 // below returns the problems in the files and folders of paths, or all when paths is empty.
-func checkerBelow(problems diag.Problems, paths []string) diag.Problems {
+func checkedBelow(problems diag.Problems, paths []string) diag.Problems {
 	if len(paths) == 0 {
 		return problems
 	}

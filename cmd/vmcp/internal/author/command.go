@@ -43,7 +43,7 @@ func (f *Flags) Check() error {
 }
 
 // Command is one invocation of the command.
-type ScripttestsCommand struct {
+type TestCommand struct {
 	Flags
 	Paths []string
 	// Load reads a configuration; Use hides its secrets in all output.
@@ -59,25 +59,25 @@ type ScripttestsCommand struct {
 }
 
 // Run runs the tests once, and reports whether the exit code is 0.
-func (c *ScripttestsCommand) Run(ctx context.Context) (passed bool, err error) {
+func (c *TestCommand) Run(ctx context.Context) (passed bool, err error) {
 	return c.run(ctx, c.Paths)
 }
 
-func (c *ScripttestsCommand) run(ctx context.Context, paths []string) (passed bool, err error) {
+func (c *TestCommand) run(ctx context.Context, paths []string) (passed bool, err error) {
 	cfg, err := c.Load(c.Config)
 	if err != nil {
 		return false, err
 	}
 	c.Use(cfg.Secrets())
 	p := c.startProgress()
-	o := ScripttestsOptions{Config: cfg, Paths: paths, Lock: c.Lock, Replay: c.Replay, Orders: c.Orders, Update: c.Update,
+	o := TestOptions{Config: cfg, Paths: paths, Lock: c.Lock, Replay: c.Replay, Orders: c.Orders, Update: c.Update,
 		Cover: c.Cover || c.CoverOut != "" || c.CoverMin > 0, Done: p.done, Print: func(pos, text string) { c.Say("%s: %s", pos, text) }}
 	if c.Only != "" {
 		if o.Only, err = regexp.Compile(c.Only); err != nil {
 			return false, cli.Error("--run: " + err.Error())
 		}
 	}
-	report, err := ScripttestsRun(ctx, o)
+	report, err := RunTests(ctx, o)
 	p.stop()
 	if err != nil {
 		return false, err
@@ -105,7 +105,7 @@ func writeLCOV(name string, coverage *suite.Coverage) error {
 	return os.WriteFile(name, []byte(text.String()), 0o644)
 }
 
-func (c *ScripttestsCommand) show(r *suite.Report) error {
+func (c *TestCommand) show(r *suite.Report) error {
 	switch c.Output {
 	case "json":
 		return c.PrintJSON(r)
@@ -116,7 +116,7 @@ func (c *ScripttestsCommand) show(r *suite.Report) error {
 }
 
 // Watch runs all tests, and after each change of a file the tests that it can affect, until ctx ends.
-func (c *ScripttestsCommand) Watch(ctx context.Context) (passed bool, err error) {
+func (c *TestCommand) Watch(ctx context.Context) (passed bool, err error) {
 	cfg, err := c.Load(c.Config)
 	if err != nil {
 		return false, err
@@ -142,7 +142,7 @@ func (c *ScripttestsCommand) Watch(ctx context.Context) (passed bool, err error)
 }
 
 // next waits for a change that can affect tests, and returns these.
-func (c *ScripttestsCommand) next(ctx context.Context, w *watcher) []string {
+func (c *TestCommand) next(ctx context.Context, w *watcher) []string {
 	reach := ReachOf(c.Config, c.Paths)
 	for {
 		changed := w.Next(ctx)
@@ -161,7 +161,7 @@ func (c *ScripttestsCommand) next(ctx context.Context, w *watcher) []string {
 
 // progress prints how many tests have run, once they take longer than a second.
 type progress struct {
-	c     *ScripttestsCommand
+	c     *TestCommand
 	ended chan struct{}
 	wg    sync.WaitGroup
 
@@ -170,7 +170,7 @@ type progress struct {
 	last string // the test that ended last
 }
 
-func (c *ScripttestsCommand) startProgress() *progress {
+func (c *TestCommand) startProgress() *progress {
 	p := &progress{c: c, ended: make(chan struct{})}
 	p.wg.Go(p.work)
 	return p

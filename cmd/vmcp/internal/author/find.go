@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	maxTests             = 10_000   // files of tests
-	scripttestsMaxSource = 16 << 20 // of one file; a script over limits.source gets a problem of its own
+	maxTests      = 10_000   // files of tests
+	testMaxSource = 16 << 20 // of one file; a script over limits.source gets a problem of its own
 )
 
 // found is the tests and cases to run.
@@ -134,7 +134,7 @@ func (f *found) test(name string) error {
 		return nil
 	}
 	f.names[name] = true
-	source, err := files.ReadBelow(filepath.Dir(name), filepath.Base(name), scripttestsMaxSource)
+	source, err := files.ReadBelow(filepath.Dir(name), filepath.Base(name), testMaxSource)
 	if err != nil {
 		return err
 	}

@@ -54,7 +54,7 @@ func Files(paths []string) (found []string, err error) {
 		case err != nil:
 			return nil, err
 		case info.IsDir():
-			if err := formatterBelow(path, add); err != nil {
+			if err := formattedBelow(path, add); err != nil {
 				return nil, err
 			}
 		case isYAML(path) || isScript(path):
@@ -67,7 +67,7 @@ func Files(paths []string) (found []string, err error) {
 }
 
 // below calls add with the scripts in a folder, at any depth, but not in hidden folders.
-func formatterBelow(dir string, add func(string)) error {
+func formattedBelow(dir string, add func(string)) error {
 	return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil:

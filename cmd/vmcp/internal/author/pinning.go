@@ -23,7 +23,7 @@ import (
 )
 
 // Env is what the command needs of the program that it is part of.
-type PinningEnv struct {
+type LockEnv struct {
 	Out         io.Writer
 	DefaultFile string
 	// Load reads a configuration; Gather connects to its backends and returns what they offer.
@@ -39,15 +39,15 @@ type PinningEnv struct {
 }
 
 // flags are the flags of the command.
-type pinningFlags struct {
+type lockFlags struct {
 	config, file   string
 	check          bool
 	only, backends []string
 }
 
 // Command returns the command.
-func PinningCommand(e PinningEnv) *cobra.Command {
-	var f pinningFlags
+func LockCommand(e LockEnv) *cobra.Command {
+	var f lockFlags
 	c := &cobra.Command{
 		Use:   "lock [--only NAME...]",
 		Short: "write the definitions of the backends to vmcp.lock, or compare them with it",
@@ -103,7 +103,7 @@ func (s *selection) needs(backend string) bool {
 		slices.ContainsFunc(s.names, func(n lock.Name) bool { return n.Backend == backend })
 }
 
-func (f pinningFlags) selection(cfg *config.Config) (*selection, error) {
+func (f lockFlags) selection(cfg *config.Config) (*selection, error) {
 	s := &selection{backends: f.backends}
 	var names, asked []string
 	for _, b := range cfg.Backends {
@@ -124,7 +124,7 @@ func (f pinningFlags) selection(cfg *config.Config) (*selection, error) {
 	return s, nil
 }
 
-func (e PinningEnv) run(ctx context.Context, f pinningFlags, asJSON bool) error {
+func (e LockEnv) run(ctx context.Context, f lockFlags, asJSON bool) error {
 	cfg, err := e.Load(f.config)
 	if err != nil {
 		return err
@@ -181,7 +181,7 @@ func readable(file string, needed bool) (*lock.File, error) {
 }
 
 // gather asks the backends of a selection.
-func (e PinningEnv) gather(ctx context.Context, cfg *config.Config, s *selection) (*lock.File, error) {
+func (e LockEnv) gather(ctx context.Context, cfg *config.Config, s *selection) (*lock.File, error) {
 	part := *cfg
 	part.Backends = slices.DeleteFunc(slices.Clone(cfg.Backends), func(b config.Backend) bool { return !s.needs(b.Name) })
 	return e.Gather(ctx, &part)
@@ -228,7 +228,7 @@ type locked struct {
 	Breaks diag.Problems `json:"breaks,omitempty"`
 }
 
-func (e PinningEnv) show(done locked, check, texts, asJSON bool) error {
+func (e LockEnv) show(done locked, check, texts, asJSON bool) error {
 	if asJSON {
 		if err := e.JSON(done); err != nil {
 			return err

@@ -12,7 +12,7 @@ import (
 )
 
 // Form is the end of the help, which describes the JSON.
-var ScripttestsForm = cli.Of(suite.Report{})
+var TestForm = cli.Of(suite.Report{})
 
 // WriteText prints the tests that did not pass, a line for each problem, and a summary.
 func WriteText(w io.Writer, r *suite.Report, cover bool, clean func(string) string) error {

@@ -20,7 +20,7 @@ func ReachOf(configFile string, paths []string) Reach {
 	if err != nil {
 		return nil
 	}
-	r := &runner{ScripttestsOptions: ScripttestsOptions{Config: cfg}}
+	r := &runner{TestOptions: TestOptions{Config: cfg}}
 	scripts, problems := catalog.Compile(cfg, catalog.Known{})
 	if len(problems) > 0 {
 		return nil

@@ -12,7 +12,7 @@ import (
 )
 
 // Options say what is done and how it is reported.
-type FormatterOptions struct {
+type FormatOptions struct {
 	Check  bool   // write nothing
 	JSON   bool   // results for machines
 	Config string // the configuration that is formatted, with the scripts that it names, when no path is given
@@ -34,7 +34,7 @@ var ErrReported = errors.New("reported already")
 const standardInput = "<stdin>"
 
 // Run formats paths: files and folders in place, "-" from In to Out.
-func FormatterRun(ctx context.Context, paths []string, o FormatterOptions) error {
+func FormatterRun(ctx context.Context, paths []string, o FormatOptions) error {
 	if len(paths) == 1 && paths[0] == "-" {
 		return o.input()
 	}
@@ -60,7 +60,7 @@ func FormatterRun(ctx context.Context, paths []string, o FormatterOptions) error
 
 // input formats In to Out. Nothing is written when the text cannot be formatted: an editor
 // would take it for the result.
-func (o FormatterOptions) input() error {
+func (o FormatOptions) input() error {
 	data, err := io.ReadAll(io.LimitReader(o.In, config.MaxFile+1))
 	if err != nil {
 		return fmt.Errorf("standard input: %w", err)
@@ -78,7 +78,7 @@ func (o FormatterOptions) input() error {
 	return o.write(string(out))
 }
 
-func (o FormatterOptions) write(text string) error {
+func (o FormatOptions) write(text string) error {
 	if _, err := io.WriteString(o.Out, text); err != nil {
 		return fmt.Errorf("write results: %w", err)
 	}
@@ -86,7 +86,7 @@ func (o FormatterOptions) write(text string) error {
 }
 
 // show prints the results.
-func (o FormatterOptions) show(results []result) error {
+func (o FormatOptions) show(results []result) error {
 	problems := diag.Problems{}
 	wrong := false
 	for _, r := range results {
@@ -119,9 +119,9 @@ type report struct {
 }
 
 // Form is the end of the help, which describes that JSON.
-var FormatterForm = cli.Of(report{})
+var FormatForm = cli.Of(report{})
 
-func (o FormatterOptions) finish(results []result, problems diag.Problems) error {
+func (o FormatOptions) finish(results []result, problems diag.Problems) error {
 	if !o.JSON {
 		return o.Problems(problems, false)
 	}

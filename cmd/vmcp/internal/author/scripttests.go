@@ -26,7 +26,7 @@ import (
 )
 
 // Options say which tests run, and how.
-type ScripttestsOptions struct {
+type TestOptions struct {
 	Config *config.Config
 	// Paths are files and folders; none: all tests of the configuration.
 	Paths []string
@@ -43,8 +43,8 @@ type ScripttestsOptions struct {
 }
 
 // Run runs the tests. The error is a usage.Error for a path that does not exist.
-func ScripttestsRun(ctx context.Context, o ScripttestsOptions) (*suite.Report, error) {
-	r := &runner{ScripttestsOptions: o}
+func RunTests(ctx context.Context, o TestOptions) (*suite.Report, error) {
+	r := &runner{TestOptions: o}
 	if err := r.read(); err != nil {
 		return nil, err
 	}
@@ -62,7 +62,7 @@ func ScripttestsRun(ctx context.Context, o ScripttestsOptions) (*suite.Report, e
 
 // runner is one run of tests.
 type runner struct {
-	ScripttestsOptions
+	TestOptions
 	scripts  *catalog.Set
 	problems diag.Problems
 	tools    map[string]*suite.Tool
@@ -93,7 +93,7 @@ func (r *runner) read() error {
 			}
 		}
 		r.made[t.Name] = t
-		r.add(t.Name, &suite.Tool{Name: t.Name, Script: &scripttestsTool{t, program}, Limits: t.Limits})
+		r.add(t.Name, &suite.Tool{Name: t.Name, Script: &testedTool{t, program}, Limits: t.Limits})
 	}
 	if locked == nil {
 		return nil
@@ -154,13 +154,13 @@ func (r *runner) load(from, name string) (script.File, error) {
 }
 
 // tool is a scripted tool, with a program that counts coverage.
-type scripttestsTool struct {
+type testedTool struct {
 	*catalog.ScriptedTool
 	program *script.Program
 }
 
 // Code returns that program.
-func (t *scripttestsTool) Code() *script.Program { return t.program }
+func (t *testedTool) Code() *script.Program { return t.program }
 
 // broken adds a failed test for each file with scripts that do not compile.
 func (r *runner) broken(report *suite.Report) {

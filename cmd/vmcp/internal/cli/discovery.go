@@ -72,7 +72,7 @@ func AnnounceToUser(d File, log *slog.Logger) (remove func()) {
 	if path == "" {
 		return func() {}
 	}
-	before, live := DiscoveryFind(path)
+	before, live := FindServer(path)
 	if live && before.PID != d.PID && before.URL != d.URL { // a server with our URL has ended: the port is ours
 		log.Debug("the discovery file belongs to another running server", "file", path, "pid", before.PID, "url", before.URL)
 		return func() {}
@@ -125,7 +125,7 @@ func read(path string) (File, error) {
 
 // Find returns what a discovery file says, and whether that server runs: its process exists, and something
 // listens at its URL.
-func DiscoveryFind(path string) (File, bool) {
+func FindServer(path string) (File, bool) {
 	d, err := read(path)
 	if err != nil || !running(d.PID) {
 		return d, false

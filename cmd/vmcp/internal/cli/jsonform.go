@@ -13,7 +13,7 @@ import (
 )
 
 // Form is one form of the JSON that a command prints.
-type JsonformForm struct {
+type JSONForm struct {
 	When  string // the flag that selects it, such as --list; "" is the usual one
 	Name  string // the name by which other forms refer to it; "" for none
 	Value any    // a value of the type that is encoded
@@ -33,10 +33,10 @@ const legend = "With --output json (? marks what is left out when empty; what ha
 const width = 100
 
 // Of returns the end of the long help of a command that prints a value like v.
-func Of(v any) string { return Help(JsonformForm{Value: v}) }
+func Of(v any) string { return Help(JSONForm{Value: v}) }
 
 // Help returns the end of the long help of a command that prints one of these forms.
-func Help(forms ...JsonformForm) string {
+func Help(forms ...JSONForm) string {
 	w := writer{names: map[reflect.Type]string{}}
 	for _, f := range forms {
 		if f.Name != "" {

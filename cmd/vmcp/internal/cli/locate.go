@@ -51,7 +51,7 @@ type Endpoint struct {
 }
 
 // Find returns the endpoint that the flags name, else that of the configuration, else the user's.
-func LocateFind(flags Flags) Endpoint {
+func FindEndpoint(flags Flags) Endpoint {
 	f := Endpoint{URL: flags.URL}
 	switch {
 	case flags.URL != "":
@@ -121,7 +121,7 @@ func Exists(name string) bool {
 // foundBy returns the endpoint of a discovery file, or one at the URL otherwise if the file is missing or stale.
 func foundBy(file, otherwise string) Endpoint {
 	if file != "" {
-		if d, ok := DiscoveryFind(file); ok {
+		if d, ok := FindServer(file); ok {
 			return Endpoint{URL: d.URL, AdminURL: d.AdminURL, tokenFile: d.TokenFile, adminToken: d.AdminTokenFile, named: file}
 		}
 	}
@@ -178,7 +178,7 @@ func foundIn(file string) Endpoint {
 // served returns the user's discovery file if a server of this configuration has written it; that may listen elsewhere
 // than the configuration says, by a flag for example.
 func served(file string) string {
-	d, ok := DiscoveryFind(UserFile())
+	d, ok := FindServer(UserFile())
 	abs, err := filepath.Abs(file)
 	if !ok || err != nil || d.Config != abs {
 		return ""

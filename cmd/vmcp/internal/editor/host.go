@@ -38,7 +38,7 @@ type tool struct {
 
 // host gives the scripts of a session the tools of an endpoint, and asks the person.
 type host struct {
-	o     *ReplOptions
+	o     *REPLOptions
 	tools map[string]*tool
 	mu    sync.Mutex // one call at a time: the endpoint keeps one result, and the person answers one question
 }
@@ -46,7 +46,7 @@ type host struct {
 var _ builtins.Host = (*host)(nil)
 
 // newHost lists the tools of the endpoint.
-func newHost(ctx context.Context, o *ReplOptions) (*host, error) {
+func newHost(ctx context.Context, o *REPLOptions) (*host, error) {
 	h := &host{o: o, tools: map[string]*tool{}}
 	if o.Tools == nil {
 		return h, nil

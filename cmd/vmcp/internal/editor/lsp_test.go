@@ -46,7 +46,7 @@ func edit(t testing.TB) *editor {
 	out, toEditor := io.Pipe()
 	e := &editor{TB: t, dir: dir, in: in, out: bufio.NewReader(out), done: make(chan error, 1), text: map[string]string{}, problems: map[string][]diagnostic{}, versions: map[string]int{}}
 	go func() {
-		err := LspRun(context.Background(), fromEditor, toEditor, LspOptions{Version: "test", Log: func(m string) { t.Error(m) }})
+		err := RunLSP(context.Background(), fromEditor, toEditor, LSPOptions{Version: "test", Log: func(m string) { t.Error(m) }})
 		_ = toEditor.Close()
 		e.done <- err
 	}()
@@ -400,11 +400,11 @@ func TestProtocol(t *testing.T) {
 		t.Errorf("the session ends with %v", err)
 	}
 	for _, header := range []string{"Content-Length: x\r\n\r\n", "Content-Length: -1\r\n\r\n", "\r\n", "Content-Length: 999999999999\r\n\r\n", strings.Repeat("a", 10000), strings.Repeat("A: b\r\n", 30), "Content-Length: 5\r\n\r\n{}"} {
-		if err := LspRun(t.Context(), strings.NewReader(header), io.Discard, LspOptions{Log: func(string) {}}); err == nil {
+		if err := RunLSP(t.Context(), strings.NewReader(header), io.Discard, LSPOptions{Log: func(string) {}}); err == nil {
 			t.Errorf("%.40q is a message", header)
 		}
 	}
-	if err := LspRun(t.Context(), strings.NewReader(""), io.Discard, LspOptions{}); !errors.Is(err, errNoShutdown) {
+	if err := RunLSP(t.Context(), strings.NewReader(""), io.Discard, LSPOptions{}); !errors.Is(err, errNoShutdown) {
 		t.Errorf("an editor that is gone: %v", err)
 	}
 }

@@ -17,7 +17,7 @@ import (
 )
 
 // Options say what a session uses.
-type ReplOptions struct {
+type REPLOptions struct {
 	Tools Tools // nil: there are none
 	// Origins are further names by which scripts may call tools: from backend.tool to the name for clients.
 	Origins map[string]string
@@ -41,14 +41,14 @@ type ReplOptions struct {
 	interact *terminal
 }
 
-func (o *ReplOptions) print(text string) { fmt.Fprintln(o.Out, o.Shown(text)) }
+func (o *REPLOptions) print(text string) { fmt.Fprintln(o.Out, o.Shown(text)) }
 
 // ErrFailed is returned by a session without a terminal in which an input failed.
 var ErrFailed = errors.New("an input failed")
 
 // Run runs a session until its input ends: the terminal In, or else Lines. The end of ctx also ends
 // the session.
-func ReplRun(ctx context.Context, o ReplOptions) error {
+func RunREPL(ctx context.Context, o REPLOptions) error {
 	if o.In != nil {
 		t, err := newTerminal(&o)
 		if err != nil {

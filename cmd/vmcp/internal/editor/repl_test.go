@@ -64,13 +64,13 @@ func (s *shop) Call(_ context.Context, c client.Call) (*client.Result, error) {
 }
 
 // talk runs a session with an input.
-func talk(t *testing.T, o ReplOptions, input string) (out, messages string) {
+func talk(t *testing.T, o REPLOptions, input string) (out, messages string) {
 	t.Helper()
 	var b, m bytes.Buffer
 	o.Lines, o.Out = strings.NewReader(input), &b
 	o.Shown = func(s string) string { return s }
 	o.Tell = func(s string) { m.WriteString(s + "\n") }
-	if err := ReplRun(t.Context(), o); err != nil && !errors.Is(err, ErrFailed) {
+	if err := RunREPL(t.Context(), o); err != nil && !errors.Is(err, ErrFailed) {
 		t.Fatal(err)
 	}
 	return b.String(), m.String()
@@ -78,7 +78,7 @@ func talk(t *testing.T, o ReplOptions, input string) (out, messages string) {
 
 func TestTools(t *testing.T) {
 	s := &shop{}
-	out, messages := talk(t, ReplOptions{Tools: s}, `
+	out, messages := talk(t, REPLOptions{Tools: s}, `
 
 call_tool("shop_get_order", {"id": "A"})
 call_tool("shop_get_order", {"id": 1})
@@ -101,11 +101,11 @@ try_call_tool("shop_get_ordr").error
 
 // TestOwnNames: an input may bind the names of builtins that the session itself uses.
 func TestOwnNames(t *testing.T) {
-	out, messages := talk(t, ReplOptions{}, "repr = 1\n[repr]\nrun = lambda p: p\nrun(2)\ncall_tool = 3\ncall_tool\n_ = 4\n_\n")
+	out, messages := talk(t, REPLOptions{}, "repr = 1\n[repr]\nrun = lambda p: p\nrun(2)\ncall_tool = 3\ncall_tool\n_ = 4\n_\n")
 	if want := "[1]\n2\n3\n4\n"; out != want || messages != "" {
 		t.Errorf("the session shows %q, %q, want %q", out, messages, want)
 	}
-	_, messages = talk(t, ReplOptions{}, "x = '"+strings.Repeat("a", 5000)+"' + 1\n")
+	_, messages = talk(t, REPLOptions{}, "x = '"+strings.Repeat("a", 5000)+"' + 1\n")
 	if len(messages) > 1000 || !strings.Contains(messages, "unknown binary op") {
 		t.Errorf("a long line is shown as %q", messages)
 	}
@@ -115,14 +115,14 @@ func TestOwnNames(t *testing.T) {
 func TestLimits(t *testing.T) {
 	limits := script.DefaultLimits()
 	limits.Steps, limits.Memory = 100_000, 10<<20
-	out, messages := talk(t, ReplOptions{Limits: limits}, "while True: pass\nx = 'x' * 100000000\nd = [1]\nfor i in range(60): d = [d, d]\n\nd\n1 + 1\n")
+	out, messages := talk(t, REPLOptions{Limits: limits}, "while True: pass\nx = 'x' * 100000000\nd = [1]\nfor i in range(60): d = [d, d]\n\nd\n1 + 1\n")
 	if out != "2\n" || strings.Count(messages, "limit reached") != 3 {
 		t.Errorf("the session shows %q\n%s", out, messages)
 	}
 }
 
 func TestCompletionRepl(t *testing.T) {
-	h := &host{o: &ReplOptions{}, tools: map[string]*tool{}}
+	h := &host{o: &REPLOptions{}, tools: map[string]*tool{}}
 	list, _ := (&shop{}).Tools(t.Context())
 	for _, one := range list {
 		h.tools[one.Name] = newTool(one)

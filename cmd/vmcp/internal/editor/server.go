@@ -21,7 +21,7 @@ import (
 )
 
 // Options are those of a server.
-type LspOptions struct {
+type LSPOptions struct {
 	Config  string // the configuration of all documents; "": the nearest vmcp.yaml above each
 	Lock    string // the lock file; "": that of the configuration
 	Version string
@@ -40,7 +40,7 @@ type LspOptions struct {
 // Before initialize and after shutdown every other request gets an error. exit ends Run, and so does the end of the
 // input; either is an error without a shutdown request before it. Run waits for the check under way.
 type server struct {
-	o    LspOptions
+	o    LSPOptions
 	out  *writer
 	docs map[string]*doc     // by path
 	all  map[string]*project // by the path of a configuration, or of a script without one
@@ -75,7 +75,7 @@ type incoming struct {
 var errNoShutdown = errors.New("the editor closed the connection without a shutdown request")
 
 // Run serves an editor until the session ends. The error is nil after shutdown, and when ctx ends.
-func LspRun(ctx context.Context, in io.Reader, out io.Writer, o LspOptions) error {
+func RunLSP(ctx context.Context, in io.Reader, out io.Writer, o LSPOptions) error {
 	if o.Config != "" {
 		var err error
 		if o.Config, err = filepath.Abs(o.Config); err != nil {

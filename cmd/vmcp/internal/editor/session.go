@@ -50,7 +50,7 @@ const maxShown = 20_000
 
 // session is the state that inputs leave for later ones.
 type session struct {
-	o       *ReplOptions
+	o       *REPLOptions
 	host    *host
 	names   starlark.StringDict // bound by earlier inputs
 	lines   []string            // everything that was typed, for errors
@@ -71,7 +71,7 @@ type effect struct {
 // maxCalls bounds the calls that :calls prints.
 const maxCalls = 1000
 
-func newSession(o *ReplOptions, h *host) *session {
+func newSession(o *REPLOptions, h *host) *session {
 	return &session{o: o, host: h, names: starlark.StringDict{}}
 }
 

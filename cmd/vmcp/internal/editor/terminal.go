@@ -25,7 +25,7 @@ const (
 // terminal is in its original mode: Ctrl-C is a signal, which cancels the chunk and aborts a read of an answer
 // (interruptible). Both read from one input, so that what an aborted read has not taken goes to the next one.
 type terminal struct {
-	o       *ReplOptions
+	o       *REPLOptions
 	fd      int
 	cooked  *term.State
 	input   *input
@@ -35,7 +35,7 @@ type terminal struct {
 	signals chan os.Signal
 }
 
-func newTerminal(o *ReplOptions) (*terminal, error) {
+func newTerminal(o *REPLOptions) (*terminal, error) {
 	t := &terminal{o: o, fd: int(o.In.Fd()), signals: make(chan os.Signal, 1)}
 	t.input = newInput(o.In, t.signals)
 	var err error

@@ -307,7 +307,7 @@ func (d *doctor) state(s *status.Status) {
 
 // clients checks whether the entries of clients name another endpoint.
 func (d *doctor) clients() {
-	want := cli.LocateFind(cli.Flags{URL: d.flags.url, Config: d.flags.config}).URL
+	want := cli.FindEndpoint(cli.Flags{URL: d.flags.url, Config: d.flags.config}).URL
 	if d.running != nil && d.running.URL != "" {
 		want = d.running.URL
 	}

@@ -49,7 +49,7 @@ ended, which is 24 hours after another key became the first.` + cli.Of(keys{}),
 	}
 	output := e.Output(c)
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		return e.with(c.Context(), *file, func(cfg *config.Config, s durablepkg.RunsStore) error {
+		return e.with(c.Context(), *file, func(cfg *config.Config, s durablepkg.Store) error {
 			found, err := countKeys(c.Context(), cfg, s)
 			if err != nil {
 				return err
@@ -64,14 +64,14 @@ ended, which is 24 hours after another key became the first.` + cli.Of(keys{}),
 }
 
 // countKeys counts what each key seals: configured ones first, in their order.
-func countKeys(ctx context.Context, cfg *config.Config, s durablepkg.RunsStore) ([]inUse, error) {
+func countKeys(ctx context.Context, cfg *config.Config, s durablepkg.Store) ([]inUse, error) {
 	kept, err := s.Sealed(ctx)
 	if err != nil {
 		return nil, err
 	}
 	var shared cluster.Sealed
 	if cfg.Cluster.On() {
-		ring, err := durablepkg.SealNew(sqlstore.Keys(cfg))
+		ring, err := durablepkg.NewSeal(sqlstore.Keys(cfg))
 		if err != nil {
 			return nil, err
 		}

@@ -15,17 +15,17 @@ import (
 
 // summary is the JSON of a run in a list.
 type summary struct {
-	ID        string            `json:"id"`
-	Tool      string            `json:"tool"`
-	State     durable.RunsState `json:"state"`
-	Principal string            `json:"principal"`
-	Created   time.Time         `json:"created"`
-	Updated   time.Time         `json:"updated"`
-	Wake      time.Time         `json:"wake,omitzero"`
-	Questions int               `json:"questions"`
-	Doubts    int               `json:"doubts"`
-	Entries   int               `json:"entries"`
-	Error     string            `json:"error"`
+	ID        string        `json:"id"`
+	Tool      string        `json:"tool"`
+	State     durable.State `json:"state"`
+	Principal string        `json:"principal"`
+	Created   time.Time     `json:"created"`
+	Updated   time.Time     `json:"updated"`
+	Wake      time.Time     `json:"wake,omitzero"`
+	Questions int           `json:"questions"`
+	Doubts    int           `json:"doubts"`
+	Entries   int           `json:"entries"`
+	Error     string        `json:"error"`
 }
 
 // page is the JSON of the command.
@@ -64,7 +64,7 @@ func list(e RunsEnv, file *string) *cobra.Command {
 		if f.Since, err = ago("--since", since); err != nil {
 			return err
 		}
-		return e.with(c.Context(), *file, func(_ *config.Config, s durable.RunsStore) error {
+		return e.with(c.Context(), *file, func(_ *config.Config, s durable.Store) error {
 			found, next, err := s.List(c.Context(), f)
 			if err != nil {
 				return err

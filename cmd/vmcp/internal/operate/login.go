@@ -160,7 +160,7 @@ func (e LoginEnv) backend(ctx context.Context, file, name string) (b config.Back
 		return b, nil, nil, cli.WithHint(fmt.Errorf("backend %s has no login", name), "outgoingAuth.backends."+name+": {type: oauth, oauth: {}} configures one")
 	}
 	if cfg.Cluster.On() {
-		ring, err := durable.SealNew(sqlstore.Keys(cfg))
+		ring, err := durable.NewSeal(sqlstore.Keys(cfg))
 		if err != nil {
 			return b, nil, nil, err
 		}

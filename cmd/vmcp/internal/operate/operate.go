@@ -81,7 +81,7 @@ type client struct {
 
 // open returns a client of the endpoint, at its port for operators if it has one.
 func (f *flags) open() (*client, error) {
-	at := cli.LocateFind(cli.Flags{URL: f.url, TokenFile: f.tokenFile, CAFile: f.caFile, Config: f.config, Running: f.elsewhere != nil && f.config == f.usual})
+	at := cli.FindEndpoint(cli.Flags{URL: f.url, TokenFile: f.tokenFile, CAFile: f.caFile, Config: f.config, Running: f.elsewhere != nil && f.config == f.usual})
 	if at.Instead != "" {
 		f.elsewhere("nothing is listening at %s, as %s would have it; this is %s", at.Instead, f.config, at.URL)
 	}
@@ -106,7 +106,7 @@ func (f *flags) open() (*client, error) {
 
 // public returns a client of the endpoint's port for clients.
 func (f *flags) public() (*client, error) {
-	at := cli.LocateFind(cli.Flags{URL: f.url, TokenFile: f.tokenFile, CAFile: f.caFile, Config: f.config})
+	at := cli.FindEndpoint(cli.Flags{URL: f.url, TokenFile: f.tokenFile, CAFile: f.caFile, Config: f.config})
 	u, err := url.Parse(at.URL)
 	if err != nil {
 		return nil, err

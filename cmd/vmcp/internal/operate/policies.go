@@ -28,7 +28,7 @@ import (
 )
 
 // Env is what the command needs of the program that it is part of.
-type PoliciesEnv struct {
+type PolicyEnv struct {
 	Out         io.Writer
 	DefaultFile string
 	// Load reads a configuration; JSON writes a result, Problems writes problems as text;
@@ -45,7 +45,7 @@ type PoliciesEnv struct {
 }
 
 // Command returns the command.
-func PoliciesCommand(a PoliciesEnv) *cobra.Command {
+func PolicyCommand(a PolicyEnv) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "policy",
 		Short: "show, explain and test what principals may do",
@@ -60,7 +60,7 @@ running server. Backends are not started, unless a policy depends on annotations
 }
 
 // policies compiles the policies of a configuration file.
-func (a PoliciesEnv) policies(file string) (*config.Config, *policy.Set, error) {
+func (a PolicyEnv) policies(file string) (*config.Config, *policy.Set, error) {
 	cfg, err := a.Load(file)
 	if err != nil {
 		return nil, nil, err
@@ -77,7 +77,7 @@ func (a PoliciesEnv) policies(file string) (*config.Config, *policy.Set, error) 
 	return cfg, set, nil
 }
 
-func (a PoliciesEnv) print(file *string) *cobra.Command {
+func (a PolicyEnv) print(file *string) *cobra.Command {
 	return &cobra.Command{
 		Use:     "print",
 		Short:   "print the policies in force in Cedar's language, rules in the short form included",
@@ -109,7 +109,7 @@ type explained struct {
 	Origin    string   `json:"origin"`
 }
 
-func (a PoliciesEnv) explain(file *string) *cobra.Command {
+func (a PolicyEnv) explain(file *string) *cobra.Command {
 	var who policy.Identity
 	var claims []string
 	var arguments string
@@ -246,7 +246,7 @@ func decisionWord(d policy.Decision) string {
 	return d.Outcome.String()
 }
 
-func (a PoliciesEnv) showDecision(d policy.Decision, e explained, asJSON bool) error {
+func (a PolicyEnv) showDecision(d policy.Decision, e explained, asJSON bool) error {
 	if asJSON {
 		if err := a.JSON(e); err != nil {
 			return err
@@ -277,7 +277,7 @@ func (a PoliciesEnv) showDecision(d policy.Decision, e explained, asJSON bool) e
 }
 
 // answer decides a question. If a policy reads annotations of the tool, its backend is asked for them.
-func (a PoliciesEnv) answer(ctx context.Context, cfg *config.Config, set *policy.Set, q policy.Question) (policy.Decision, error) {
+func (a PolicyEnv) answer(ctx context.Context, cfg *config.Config, set *policy.Set, q policy.Question) (policy.Decision, error) {
 	if set.Depends(q) {
 		hints, err := a.hints(ctx, cfg, q.Of)
 		if err != nil {
@@ -289,7 +289,7 @@ func (a PoliciesEnv) answer(ctx context.Context, cfg *config.Config, set *policy
 }
 
 // hints connects to the backend of a tool, or compiles the script, and reads the tool's annotations.
-func (a PoliciesEnv) hints(ctx context.Context, cfg *config.Config, of policy.Of) (policy.Hints, error) {
+func (a PolicyEnv) hints(ctx context.Context, cfg *config.Config, of policy.Of) (policy.Hints, error) {
 	part := *cfg
 	part.IncomingAuth, part.Audit = config.IncomingAuth{}, config.Audit{}
 	if of.Backend != config.ScriptsOrigin {
@@ -342,7 +342,7 @@ type tested struct {
 	Problems     diag.Problems `json:"problems"`
 }
 
-func (a PoliciesEnv) test(file *string) *cobra.Command {
+func (a PolicyEnv) test(file *string) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "test FILE",
 		Short: "test the policies against a table of expectations",
@@ -384,7 +384,7 @@ that does not, and the exit code is 1.` + cli.Of(tested{}),
 }
 
 // compare decides an expectation and returns a problem if the decision differs; nil if not.
-func (a PoliciesEnv) compare(ctx context.Context, cfg *config.Config, set *policy.Set, e expectation) *diag.Problem {
+func (a PolicyEnv) compare(ctx context.Context, cfg *config.Config, set *policy.Set, e expectation) *diag.Problem {
 	differs := func(format string, args ...any) *diag.Problem {
 		return &diag.Problem{Pos: e.pos, Code: "policy-test", Message: e.Name + ": " + fmt.Sprintf(format, args...)}
 	}

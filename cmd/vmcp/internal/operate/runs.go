@@ -54,7 +54,7 @@ outcome of a call is unknown), done, failed or cancelled. The last three are fin
 }
 
 // with calls f with the configuration and its open store.
-func (e RunsEnv) with(ctx context.Context, file string, f func(*config.Config, durable.RunsStore) error) (err error) {
+func (e RunsEnv) with(ctx context.Context, file string, f func(*config.Config, durable.Store) error) (err error) {
 	cfg, err := e.Load(file)
 	if err != nil {
 		return err
@@ -62,7 +62,7 @@ func (e RunsEnv) with(ctx context.Context, file string, f func(*config.Config, d
 	if !cfg.SessionStorage.Lasting() {
 		return cli.WithHint(fmt.Errorf("%s: runs are stored in the memory of vmcp serve, which other processes cannot read", file), "set sessionStorage.provider to sqlite or postgres")
 	}
-	store, _, err := sqlstore.OpenStore(ctx, cfg, sqlstore.How{Beside: true})
+	store, _, err := sqlstore.Open(ctx, cfg, sqlstore.How{Beside: true})
 	if err != nil {
 		return err
 	}
@@ -72,13 +72,13 @@ func (e RunsEnv) with(ctx context.Context, file string, f func(*config.Config, d
 
 // state is the JSON of commands that change a run.
 type state struct {
-	ID    string            `json:"id"`
-	State durable.RunsState `json:"state"`
+	ID    string        `json:"id"`
+	State durable.State `json:"state"`
 }
 
 // change calls f with the store and prints the run's state.
-func (e RunsEnv) change(ctx context.Context, file, id string, asJSON bool, f func(durable.RunsStore) error) error {
-	return e.with(ctx, file, func(_ *config.Config, s durable.RunsStore) error {
+func (e RunsEnv) change(ctx context.Context, file, id string, asJSON bool, f func(durable.Store) error) error {
+	return e.with(ctx, file, func(_ *config.Config, s durable.Store) error {
 		if err := f(s); err != nil {
 			return fmt.Errorf("%s: %w", id, err)
 		}
@@ -95,12 +95,12 @@ func (e RunsEnv) change(ctx context.Context, file, id string, asJSON bool, f fun
 }
 
 // ids completes the ids of runs in one of states.
-func (e RunsEnv) ids(file *string, states ...durable.RunsState) cobra.CompletionFunc {
+func (e RunsEnv) ids(file *string, states ...durable.State) cobra.CompletionFunc {
 	return func(c *cobra.Command, args []string, prefix string) (found []cobra.Completion, _ cobra.ShellCompDirective) {
 		if len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		_ = e.with(c.Context(), *file, func(_ *config.Config, s durable.RunsStore) error {
+		_ = e.with(c.Context(), *file, func(_ *config.Config, s durable.Store) error {
 			list, _, err := s.List(c.Context(), durable.Filter{States: states, Limit: 50})
 			for _, r := range list {
 				if strings.HasPrefix(r.ID, prefix) {
@@ -114,17 +114,17 @@ func (e RunsEnv) ids(file *string, states ...durable.RunsState) cobra.Completion
 }
 
 // parseStates reads --state.
-func parseStates(names []string) (states []durable.RunsState, err error) {
+func parseStates(names []string) (states []durable.State, err error) {
 	for _, n := range names {
-		if !slices.Contains(durable.States, durable.RunsState(n)) {
+		if !slices.Contains(durable.States, durable.State(n)) {
 			return nil, cli.Error(fmt.Sprintf("--state: want %s, have %q", join(durable.States), n))
 		}
-		states = append(states, durable.RunsState(n))
+		states = append(states, durable.State(n))
 	}
 	return states, nil
 }
 
-func join(states []durable.RunsState) string {
+func join(states []durable.State) string {
 	names := make([]string, len(states))
 	for i, s := range states {
 		names[i] = string(s)
@@ -148,7 +148,7 @@ func ago(flag, text string) (time.Time, error) {
 	return t, nil
 }
 
-func completeStates(c *cobra.Command, states []durable.RunsState) {
+func completeStates(c *cobra.Command, states []durable.State) {
 	var names []cobra.Completion
 	for _, s := range states {
 		names = append(names, string(s))

@@ -22,22 +22,22 @@ const maxShown = 100
 
 // shown is the JSON of show.
 type shown struct {
-	ID        string            `json:"id"`
-	Tool      string            `json:"tool"`
-	State     durable.RunsState `json:"state"`
-	Principal string            `json:"principal"`
-	Created   time.Time         `json:"created"`
-	Updated   time.Time         `json:"updated"`
-	Wake      time.Time         `json:"wake,omitzero"`
-	Owner     string            `json:"owner"`
-	Program   string            `json:"program"`
-	Engine    int               `json:"engine"`
-	Arguments json.RawMessage   `json:"arguments,omitempty"`
-	Result    json.RawMessage   `json:"result,omitempty"`
-	Error     string            `json:"error"`
-	Entries   []entry           `json:"entries"`
-	Questions []question        `json:"questions"`
-	Doubts    []doubt           `json:"doubts"`
+	ID        string          `json:"id"`
+	Tool      string          `json:"tool"`
+	State     durable.State   `json:"state"`
+	Principal string          `json:"principal"`
+	Created   time.Time       `json:"created"`
+	Updated   time.Time       `json:"updated"`
+	Wake      time.Time       `json:"wake,omitzero"`
+	Owner     string          `json:"owner"`
+	Program   string          `json:"program"`
+	Engine    int             `json:"engine"`
+	Arguments json.RawMessage `json:"arguments,omitempty"`
+	Result    json.RawMessage `json:"result,omitempty"`
+	Error     string          `json:"error"`
+	Entries   []entry         `json:"entries"`
+	Questions []question      `json:"questions"`
+	Doubts    []doubt         `json:"doubts"`
 }
 
 type entry struct {
@@ -70,7 +70,7 @@ type doubt struct {
 }
 
 // of is a run with its journal, as JSON.
-func of(r durable.RunsRun, journal []script.Entry) shown {
+func of(r durable.Run, journal []script.Entry) shown {
 	s := shown{
 		ID: r.ID, Tool: r.Tool, State: r.State, Principal: r.Principal, Created: utc(r.Created), Updated: utc(r.Updated), Wake: utc(r.Wake), Owner: r.Owner,
 		Program: r.Program.Hash, Engine: r.Program.Engine, Arguments: valid(r.Args), Result: valid(r.Result), Error: r.Error,
@@ -125,7 +125,7 @@ func show(e RunsEnv, file *string) *cobra.Command {
 	c.ValidArgsFunction = e.ids(file)
 	output := e.Output(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
-		return e.with(c.Context(), *file, func(_ *config.Config, s durable.RunsStore) error {
+		return e.with(c.Context(), *file, func(_ *config.Config, s durable.Store) error {
 			r, journal, err := s.Get(c.Context(), args[0])
 			if err != nil {
 				return named(args[0], err)
@@ -266,7 +266,7 @@ contains the arguments and results of all calls, not encrypted.` + cli.Of(export
 	c.ValidArgsFunction = e.ids(file)
 	e.Output(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
-		return e.with(c.Context(), *file, func(_ *config.Config, s durable.RunsStore) error {
+		return e.with(c.Context(), *file, func(_ *config.Config, s durable.Store) error {
 			r, journal, err := s.Get(c.Context(), args[0])
 			if err != nil {
 				return named(args[0], err)
@@ -278,7 +278,7 @@ contains the arguments and results of all calls, not encrypted.` + cli.Of(export
 }
 
 // limitsOf is the limits in the settings of a run.
-func limitsOf(r durable.RunsRun) json.RawMessage {
+func limitsOf(r durable.Run) json.RawMessage {
 	var settings struct {
 		Limits json.RawMessage `json:"limits"`
 	}

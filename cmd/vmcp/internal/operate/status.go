@@ -22,7 +22,7 @@ func (e Env) status() *cobra.Command {
 		Short: "show the state of a running endpoint: its backends, its configuration, its tools",
 		Long: `Status shows the state of a running endpoint. The exit code is 0 if every backend that is not disabled
 is ready and the last version of the configuration is served, and 1 otherwise, also if there is no
-response. In a cluster it shows the replica that it reaches, and with --all also every other.` + cli.Help(cli.JsonformForm{Name: "STATUS", Value: status.Status{}}, cli.JsonformForm{When: "--all", Value: replicas{}}),
+response. In a cluster it shows the replica that it reaches, and with --all also every other.` + cli.Help(cli.JSONForm{Name: "STATUS", Value: status.Status{}}, cli.JSONForm{When: "--all", Value: replicas{}}),
 		Example: "  vmcp status\n  vmcp status --output json | jq '.backends[] | select(.state != \"ready\")'",
 		Args:    cobra.NoArgs,
 	}

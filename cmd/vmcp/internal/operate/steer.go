@@ -44,7 +44,7 @@ counts, from any source.` + cli.Of(state{}),
 		if err := said.Check(); err != nil {
 			return cli.Error(byFlag(err).Error())
 		}
-		return e.change(c.Context(), *file, args[0], *output == "json", func(s durable.RunsStore) error {
+		return e.change(c.Context(), *file, args[0], *output == "json", func(s durable.Store) error {
 			return byFlag(durable.Give(c.Context(), s, args[0], said))
 		})
 	}
@@ -96,7 +96,7 @@ call again. KEY may be omitted if only one call is in doubt. The run then contin
 		if fl.Changed("repeat") && !repeat {
 			return cli.Error("--repeat: takes no value")
 		}
-		return e.change(c.Context(), *file, args[0], *output == "json", func(s durable.RunsStore) error {
+		return e.change(c.Context(), *file, args[0], *output == "json", func(s durable.Store) error {
 			key, err := doubted(c.Context(), s, args)
 			if err != nil {
 				return err
@@ -108,7 +108,7 @@ call again. KEY may be omitted if only one call is in doubt. The run then contin
 }
 
 // doubted is the key of the call in doubt that the arguments select.
-func doubted(ctx context.Context, s durable.RunsStore, args []string) (string, error) {
+func doubted(ctx context.Context, s durable.Store, args []string) (string, error) {
 	if len(args) == 2 {
 		return args[1], nil
 	}
@@ -136,7 +136,7 @@ func resume(e RunsEnv, file *string) *cobra.Command {
 	c.ValidArgsFunction = e.ids(file, durable.Paused, durable.Sleeping, durable.Waiting)
 	output := e.Output(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
-		return e.change(c.Context(), *file, args[0], *output == "json", func(s durable.RunsStore) error { return s.Resume(c.Context(), args[0]) })
+		return e.change(c.Context(), *file, args[0], *output == "json", func(s durable.Store) error { return s.Resume(c.Context(), args[0]) })
 	}
 	return c
 }
@@ -153,7 +153,7 @@ func cancel(e RunsEnv, file *string) *cobra.Command {
 	output := e.Output(c)
 	c.Flags().StringVar(&reason, "reason", "cancelled by an operator", "the reason, which is shown with the run")
 	c.RunE = func(c *cobra.Command, args []string) error {
-		return e.change(c.Context(), *file, args[0], *output == "json", func(s durable.RunsStore) error { return s.Cancel(c.Context(), args[0], reason) })
+		return e.change(c.Context(), *file, args[0], *output == "json", func(s durable.Store) error { return s.Cancel(c.Context(), args[0], reason) })
 	}
 	return c
 }
@@ -194,7 +194,7 @@ in runs.retention.` + cli.Of(pruned{}),
 		if err != nil {
 			return err
 		}
-		return e.with(c.Context(), *file, func(cfg *config.Config, s durable.RunsStore) error {
+		return e.with(c.Context(), *file, func(cfg *config.Config, s durable.Store) error {
 			n, err := forget(c.Context(), s, olds(cfg, at, asked, principal, fl.Changed("principal")))
 			switch {
 			case err != nil:
@@ -210,7 +210,7 @@ in runs.retention.` + cli.Of(pruned{}),
 }
 
 // olds selects the runs to prune: those last changed before a time, or those whose retention has passed.
-func olds(cfg *config.Config, before time.Time, states []durable.RunsState, principal string, one bool) (list []durable.Old) {
+func olds(cfg *config.Config, before time.Time, states []durable.State, principal string, one bool) (list []durable.Old) {
 	old := durable.Old{Before: before, States: states}
 	if one {
 		old.Principal = &principal
@@ -223,7 +223,7 @@ func olds(cfg *config.Config, before time.Time, states []durable.RunsState, prin
 		if states != nil && !slices.Contains(states, s) {
 			continue
 		}
-		old.States, old.Before = []durable.RunsState{s}, time.Now().Add(-keep.Failed.Std())
+		old.States, old.Before = []durable.State{s}, time.Now().Add(-keep.Failed.Std())
 		if s == durable.Done {
 			old.Before = time.Now().Add(-keep.Done.Std())
 		}
@@ -232,7 +232,7 @@ func olds(cfg *config.Config, before time.Time, states []durable.RunsState, prin
 	return list
 }
 
-func forget(ctx context.Context, s durable.RunsStore, list []durable.Old) (total int, err error) {
+func forget(ctx context.Context, s durable.Store, list []durable.Old) (total int, err error) {
 	for _, old := range list {
 		n, pruned := s.Prune(ctx, old)
 		total, err = total+n, errors.Join(err, pruned)

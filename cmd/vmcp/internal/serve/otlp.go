@@ -44,7 +44,7 @@ const (
 )
 
 // Options are the surroundings of a Sender.
-type OtlpOptions struct {
+type ExporterOptions struct {
 	Log     *slog.Logger
 	Version string
 	Env     func(name string) string
@@ -56,7 +56,7 @@ type OtlpOptions struct {
 
 // Sender sends what the last configuration asks for. It is safe for concurrent use.
 type Sender struct {
-	o        OtlpOptions
+	o        ExporterOptions
 	reporter *reporter
 	instance string // identifies this process among those with the same service name
 
@@ -67,7 +67,7 @@ type Sender struct {
 }
 
 // New makes a Sender that sends nothing yet. From now on OpenTelemetry's packages write to its log.
-func OtlpNew(o OtlpOptions) *Sender {
+func NewExporter(o ExporterOptions) *Sender {
 	s := &Sender{o: o, reporter: newReporter(o.Log), instance: uuid()}
 	s.reporter.listen()
 	return s

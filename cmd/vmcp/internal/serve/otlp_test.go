@@ -37,7 +37,7 @@ func sender(t *testing.T) (*Sender, *testkit.Buffer) {
 	calls.WithLabelValues("echo").Add(3)
 	seconds.Observe(0.5)
 	log := &testkit.Buffer{}
-	s := OtlpNew(OtlpOptions{
+	s := NewExporter(ExporterOptions{
 		Log: slog.New(slog.NewTextHandler(log, nil)), Version: "1.2.3", Env: os.Getenv,
 		Metrics: func() prometheus.Gatherer { return registry }, Flush: time.Minute,
 	})

@@ -43,7 +43,7 @@ type target struct {
 const maxCertificates = 4 << 20
 
 // resolve merges a configuration and the environment. The configuration has precedence.
-func resolve(cfg *config.Config, o OtlpOptions) (plan, error) {
+func resolve(cfg *config.Config, o ExporterOptions) (plan, error) {
 	t, env := &cfg.Telemetry, o.Env
 	p := plan{Rate: -1}
 	if disabled, _ := strconv.ParseBool(env("OTEL_SDK_DISABLED")); disabled {

@@ -78,8 +78,8 @@ type server struct {
 }
 
 // New makes Servers without a server.
-func ServersNew(o ServersOptions) *Servers {
-	s := &Servers{o: o, log: o.Log, policy: edge.OriginNew(o.Process.Hosts, o.Process.Origins), registry: prometheus.NewRegistry(), changed: make(chan struct{}, 1), news: make(chan struct{}), all: map[string]*server{}, ending: map[string]*server{}}
+func NewServers(o ServersOptions) *Servers {
+	s := &Servers{o: o, log: o.Log, policy: edge.NewOrigins(o.Process.Hosts, o.Process.Origins), registry: prometheus.NewRegistry(), changed: make(chan struct{}, 1), news: make(chan struct{}), all: map[string]*server{}, ending: map[string]*server{}}
 	s.admin.path = o.Process.Admin.TokenFile
 	s.registry.MustRegister(append(observe.Process(o.MemoryLimit), collector(o.Stats))...)
 	return s

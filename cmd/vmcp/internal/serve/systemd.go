@@ -24,7 +24,7 @@ import (
 )
 
 // Options are what a Manager needs of the service.
-type SystemdOptions struct {
+type NotifierOptions struct {
 	// Status is the state of the service in a line.
 	Status func() string
 	// Changed is closed when Status may have changed.
@@ -36,7 +36,7 @@ type SystemdOptions struct {
 
 // A Manager notifies the service manager that has started this process. It is safe for concurrent use.
 type Manager struct {
-	o        SystemdOptions
+	o        NotifierOptions
 	watchdog time.Duration // the service manager's timeout; 0: none
 	accepts  accepts
 
@@ -58,7 +58,7 @@ const (
 )
 
 // New returns a Manager for the socket in the environment; nil without one.
-func SystemdNew(o SystemdOptions) *Manager {
+func NewNotifier(o NotifierOptions) *Manager {
 	if os.Getenv("NOTIFY_SOCKET") == "" {
 		return nil
 	}

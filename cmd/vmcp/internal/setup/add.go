@@ -75,8 +75,8 @@ inline they are written to the configuration. Remove keeps them in vmcp.env.`,
 }
 
 // backend makes a backend of the arguments: a URL, or a command after --.
-func (f *addFlags) backend(args []string, dashed bool) (config.EditBackend, error) {
-	b := config.EditBackend{Name: args[0], Transport: f.transport, Cwd: f.cwd}
+func (f *addFlags) backend(args []string, dashed bool) (config.EditedBackend, error) {
+	b := config.EditedBackend{Name: args[0], Transport: f.transport, Cwd: f.cwd}
 	var err error
 	if b.Env, err = pairs("--env", f.env); err != nil {
 		return b, err
@@ -121,7 +121,7 @@ func pairs(flag string, all []string) (map[string]string, error) {
 	return out, nil
 }
 
-func (e Env) add(ctx context.Context, f addFlags, b config.EditBackend) error {
+func (e Env) add(ctx context.Context, f addFlags, b config.EditedBackend) error {
 	file, err := open(f.config)
 	if err != nil {
 		return err
@@ -131,7 +131,7 @@ func (e Env) add(ctx context.Context, f addFlags, b config.EditBackend) error {
 		return err
 	}
 	notes := r.hide(&b)
-	r.add = []config.EditBackend{b}
+	r.add = []config.EditedBackend{b}
 	data, err := r.apply(file)
 	if err != nil {
 		return err

@@ -78,7 +78,7 @@ A file that connect created is deleted, and folders that it created for it if th
 --replace removes the client's other servers, if the endpoint's configuration has them all; --undo
 restores them. An entry with the same name that connect has not written is kept, unless --force is given,
 which also writes the file of a client that is not found on this machine.` + cli.Help(
-			cli.JsonformForm{Value: connected{}}, cli.JsonformForm{When: "--list", Value: listing{}}),
+			cli.JSONForm{Value: connected{}}, cli.JSONForm{When: "--list", Value: listing{}}),
 		Example:           "  vmcp connect claude cursor\n  vmcp connect --list\n  vmcp connect vscode --project . --profile office\n  vmcp connect cursor --undo",
 		ValidArgsFunction: cobra.FixedCompletions(names(), cobra.ShellCompDirectiveNoFileComp),
 	}

@@ -122,8 +122,8 @@ type imported struct {
 	Written   string             `json:"written,omitempty"`
 
 	failed   bool // a file or a server could not be imported, or a filter not written
-	add      []config.EditBackend
-	known    []config.EditBackend // those of the configuration, and of add
+	add      []config.EditedBackend
+	known    []config.EditedBackend // those of the configuration, and of add
 	secrets  map[string]string
 	have     map[string]string // the variables of vmcp.env
 	inline   bool
@@ -209,7 +209,7 @@ func (r *imported) readKnown(data []byte) error {
 		return err
 	}
 	for _, b := range cfg.Backends {
-		r.known = append(r.known, config.EditBackend{Name: b.Name, URL: b.URL, Transport: b.Transport, Headers: b.Headers, Command: b.Command, Args: b.Args, Env: b.Env, Cwd: b.Cwd})
+		r.known = append(r.known, config.EditedBackend{Name: b.Name, URL: b.URL, Transport: b.Transport, Headers: b.Headers, Command: b.Command, Args: b.Args, Env: b.Env, Cwd: b.Cwd})
 	}
 	return nil
 }
@@ -286,7 +286,7 @@ func (r *imported) take(b *importedBackend, s *clients.Server, folder string) {
 		r.failed = r.failed || !s.Ignored
 		return
 	}
-	e := config.EditBackend{Name: s.Name, URL: s.URL, Transport: s.Transport, Headers: maps.Clone(s.Headers), Command: s.Command, Args: s.Args,
+	e := config.EditedBackend{Name: s.Name, URL: s.URL, Transport: s.Transport, Headers: maps.Clone(s.Headers), Command: s.Command, Args: s.Args,
 		Env: maps.Clone(s.Env), Cwd: s.Cwd, Disabled: s.Disabled}
 	e.Cwd = from(folder, e.Cwd)
 	if strings.Contains(e.Command, "/") {
@@ -304,7 +304,7 @@ func (r *imported) take(b *importedBackend, s *clients.Server, folder string) {
 		return
 	}
 	s.Notes = append(s.Notes, r.hide(&e)...)
-	if same := slices.IndexFunc(r.known, func(k config.EditBackend) bool { return isSame(&k, &e) }); same >= 0 {
+	if same := slices.IndexFunc(r.known, func(k config.EditedBackend) bool { return isSame(&k, &e) }); same >= 0 {
 		b.Name, b.Action, b.Reason = r.known[same].Name, "same", "it is the backend "+r.known[same].Name
 		for i := range r.add { // a server that is switched off in one client may be used by another
 			r.add[i].Disabled = r.add[i].Disabled && (e.Disabled || r.add[i].Name != b.Name)
@@ -312,7 +312,7 @@ func (r *imported) take(b *importedBackend, s *clients.Server, folder string) {
 		return
 	}
 	b.Action = "added"
-	for n := 2; slices.ContainsFunc(r.known, func(k config.EditBackend) bool { return k.Name == e.Name }); n++ {
+	for n := 2; slices.ContainsFunc(r.known, func(k config.EditedBackend) bool { return k.Name == e.Name }); n++ {
 		e.Name = fmt.Sprintf("%s-%d", s.Name[:min(len(s.Name), 59)], n)
 		b.Name, b.Action, b.Reason = e.Name, "renamed", "there is another backend "+s.Name
 	}
@@ -329,7 +329,7 @@ func from(folder, name string) string {
 }
 
 // check returns an error for a backend that no configuration could have.
-func check(b *config.EditBackend) error {
+func check(b *config.EditedBackend) error {
 	text, err := config.Add(nil, *b)
 	if err != nil {
 		return err
@@ -342,7 +342,7 @@ func check(b *config.EditBackend) error {
 }
 
 // withEnvFile adds the variables of a file to those of the backend, which have precedence.
-func withEnvFile(b *config.EditBackend, file string) error {
+func withEnvFile(b *config.EditedBackend, file string) error {
 	if file == "" {
 		return nil
 	}
@@ -362,7 +362,7 @@ func withEnvFile(b *config.EditBackend, file string) error {
 }
 
 // isSame reports whether two backends start the same program or call the same URL.
-func isSame(a, b *config.EditBackend) bool {
+func isSame(a, b *config.EditedBackend) bool {
 	return a.URL == b.URL && a.Command == b.Command && slices.Equal(a.Args, b.Args) && a.Cwd == b.Cwd &&
 		sameMap(a.Env, b.Env) && sameMap(a.Headers, b.Headers)
 }

@@ -88,7 +88,7 @@ var (
 
 // hideInArgs moves the secrets in a command's arguments into variables where they are recognized: by the
 // name of a flag, variable or header, by their position in a URL, or by the prefix of a well-known service.
-func (r *imported) hideInArgs(b *config.EditBackend) (notes []string) {
+func (r *imported) hideInArgs(b *config.EditedBackend) (notes []string) {
 	b.Args = slices.Clone(b.Args)
 	before := ""
 	for i, arg := range b.Args {

@@ -27,7 +27,7 @@ func Locate(address, file, defaultFile string) (Endpoint, error) {
 		}
 	}
 	file = cmp.Or(file, defaultFile)
-	at := cli.LocateFind(cli.Flags{Config: file})
+	at := cli.FindEndpoint(cli.Flags{Config: file})
 	if address != "" {
 		at = cli.At(cli.Flags{URL: address})
 	}

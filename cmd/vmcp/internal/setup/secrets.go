@@ -22,7 +22,7 @@ import (
 
 // hide moves the values of a backend that are secrets into variables. The notes are about arguments that look like a
 // secret and are kept, since nothing says that they are.
-func (r *imported) hide(b *config.EditBackend) (notes []string) {
+func (r *imported) hide(b *config.EditedBackend) (notes []string) {
 	if r.inline {
 		return nil
 	}
