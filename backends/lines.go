@@ -1,11 +1,3 @@
-// Package lines keeps the last lines about each backend: the standard error of its processes, its log message
-// notifications, and the lines of our own log about it. They are kept across processes and connections.
-//
-//	log := lines.New(redactor.Text)
-//	log.Add("github", lines.Stderr, "info", "listening")
-//	last, at := log.Tail("github", 100)
-//
-// The number and size of lines are bounded, and secrets are hidden before a line is added.
 package backends
 
 import (
@@ -15,6 +7,15 @@ import (
 	"time"
 	"unicode/utf8"
 )
+
+// This part of the package keeps the last lines about each backend: the standard error of its processes, its log message
+// notifications, and the lines of our own log about it. They are kept across processes and connections.
+//
+//	log := lines.New(redactor.Text)
+//	log.Add("github", lines.Stderr, "info", "listening")
+//	last, at := log.Tail("github", 100)
+//
+// The number and size of lines are bounded, and secrets are hidden before a line is added.
 
 // Sources of a line.
 const (

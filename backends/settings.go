@@ -1,5 +1,3 @@
-// Package settings has the settings of a backend that can be changed while it runs: those that
-// concern the proxy alone, and neither the process nor the connections.
 package backends
 
 import (
@@ -10,6 +8,9 @@ import (
 	"github.com/vmcp-dev/vmcp/backends/internal/endpoint"
 	"github.com/vmcp-dev/vmcp/config"
 )
+
+// This part of the package has the settings of a backend that can be changed while it runs: those that
+// concern the proxy alone, and neither the process nor the connections.
 
 const (
 	defaultTimeout        = 30 * time.Second

@@ -1,4 +1,15 @@
-// Package sharing decides which connection of a backend a call runs on: a shared one, or one that is
+package backends
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/vmcp-dev/vmcp/internal/wire"
+)
+
+// This part of the package decides which connection of a backend a call runs on: a shared one, or one that is
 // private to its client.
 //
 // # Who shares what, and why
@@ -36,18 +47,8 @@
 //
 // A process that supports both eras serves client sessions that can be asked in the legacy
 // one. The proxy's own requests (lists, health checks) run on the main connection.
-package backends
 
-import (
-	"crypto/sha256"
-	"encoding/json"
-	"errors"
-	"fmt"
-
-	"github.com/vmcp-dev/vmcp/internal/wire"
-)
-
-// Kind is the kind of connection that a call runs on.
+// SharingKind is the kind of connection that a call runs on.
 type SharingKind int
 
 const (
@@ -57,7 +58,7 @@ const (
 	Private                    // a private session
 )
 
-// Backend is the facts about a backend that decide.
+// SharingBackend is the facts about a backend that decide.
 type SharingBackend struct {
 	Mode         string // sessions in its configuration: auto (or ""), shared or exclusive
 	Stdio, SSE   bool   // its transport; HTTP when neither
@@ -67,7 +68,7 @@ type SharingBackend struct {
 	KeepsState   bool   // it keeps a session for each connection
 }
 
-// Caller is the facts about the client of a call that decide.
+// SharingCaller is the facts about the client of a call that decide.
 type SharingCaller struct {
 	Session      string // of the client; "" for a stateless one
 	Principal    string
@@ -121,7 +122,7 @@ const maxCapabilities = 16 << 10
 var (
 	// errNobody refuses a caller without an identity for an exclusive session.
 	errNobody = errors.New("sessions: exclusive needs a separate session for each client, and this caller cannot be distinguished from others: revision 2026-07-28 has no sessions, and the request is not authenticated; set incomingAuth: {type: local} where listen is a loopback address, or a login there; or use a client of an earlier revision, or sessions: auto")
-	// ErrTooLarge refuses a caller with more than maxCapabilities bytes of capabilities.
+	// SharingErrTooLarge refuses a caller with more than maxCapabilities bytes of capabilities.
 	SharingErrTooLarge = fmt.Errorf("the declared capabilities are larger than %d bytes", maxCapabilities)
 )
 

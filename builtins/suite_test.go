@@ -15,7 +15,7 @@ import (
 	"github.com/vmcp-dev/vmcp/script"
 )
 
-// shop are the tools of the tests: two of a backend, as they are locked, and scripts.
+// suiteShop are the tools of the tests: two of a backend, as they are locked, and scripts.
 type suiteShop struct {
 	tools map[string]*suite.Tool
 	cover *script.Coverage

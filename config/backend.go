@@ -12,7 +12,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Backend has the fields of a backend entry. Strings have the syntax of vmcp.yaml, with ${NAME} for
+// EditedBackend has the fields of a backend entry. Strings have the syntax of vmcp.yaml, with ${NAME} for
 // variables.
 type EditedBackend struct {
 	Name      string

@@ -105,10 +105,10 @@ func (t *Telemetry) checkText(at, text string, v *Validator) {
 	}
 }
 
-// headerName is the name of an HTTP header.
+// telemetryHeaderName is the name of an HTTP header.
 var telemetryHeaderName = regexp.MustCompile("^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")
 
-// ownHeaders are set by the HTTP client.
+// telemetryOwnHeaders are set by the HTTP client.
 var telemetryOwnHeaders = []string{"connection", "content-encoding", "content-length", "content-type", "host", "transfer-encoding", "user-agent"}
 
 func (t *Telemetry) checkHeaders(path string, v *Validator) {

@@ -1,5 +1,3 @@
-// Package durable is the part of the configuration about runs of scripted tools that survive the end of a request, a
-// connection and the process: where they are stored, with which keys, for how long, and who is notified of them.
 package config
 
 import (
@@ -16,6 +14,9 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/limits"
 	"github.com/vmcp-dev/vmcp/internal/secret"
 )
+
+// This part of the package is the part of the configuration about runs of scripted tools that survive the end of a request, a
+// connection and the process: where they are stored, with which keys, for how long, and who is notified of them.
 
 // storageURL is the environment variable that overrides where runs are stored: sqlite:PATH or a
 // URL of PostgreSQL.

@@ -1,8 +1,3 @@
-// Package edit adds backends to a vmcp.yaml and removes them. Every other byte of the file is kept:
-// comments, quotes and line ends, too.
-//
-//	data, err = edit.Add(data, edit.Backend{Name: "files", Command: "npx", Args: args})
-//	data, err = edit.Remove(data, "files") // the original bytes
 package config
 
 import (
@@ -13,6 +8,12 @@ import (
 
 	"go.yaml.in/yaml/v3"
 )
+
+// This part of the package adds backends to a vmcp.yaml and removes them. Every other byte of the file is kept:
+// comments, quotes and line ends, too.
+//
+//	data, err = edit.Add(data, edit.Backend{Name: "files", Command: "npx", Args: args})
+//	data, err = edit.Remove(data, "files") // the original bytes
 
 // ErrNone is returned if there is no backend of that name.
 var ErrNone = errors.New("there is no such backend")

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Variables are expanded in every text of a backend's connection. Their defaults are literal.
+// TestVariables are expanded in every text of a backend's connection. Their defaults are literal.
 func TestVariables(t *testing.T) {
 	env := map[string]string{"HOST": "mcp.example.com", "EMPTY": "", "PROGRAM": "npx", "ODD": "${HOST}", "FOLDER": "testdata"}
 	lookup := func(name string) (string, bool) { v, ok := env[name]; return v, ok }

@@ -1,4 +1,3 @@
-// Package envfile reads files of environment variables: lines of NAME=value.
 package config
 
 import (
@@ -15,12 +14,14 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/files"
 )
 
+// This part of the package reads files of environment variables: lines of NAME=value.
+
 var name = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 // isName reports whether name is a valid name of a variable.
 func isName(s string) bool { return name.MatchString(s) }
 
-// Read reads a file. Problems have positions in it, and the given code.
+// envfileRead reads a file. Problems have positions in it, and the given code.
 func envfileRead(file, code string) (map[string]string, diag.Problems, error) {
 	data, err := files.Read(file, maxFile)
 	if err != nil {
@@ -57,7 +58,7 @@ func below(env func(string) (string, bool), file, code string) (func(string) (st
 // maxFile bounds a file of variables, in bytes.
 const maxFile = 1 << 20
 
-// parse parses lines of NAME=value. A value may be in double quotes, with the escapes \n, \t, \"
+// parseEnvFile parses lines of NAME=value. A value may be in double quotes, with the escapes \n, \t, \"
 // and \\, or in single quotes, without escapes. Lines that are empty or begin with # are ignored.
 func parseEnvFile(file, text, code string) (map[string]string, diag.Problems) {
 	variables := map[string]string{}

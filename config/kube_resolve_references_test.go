@@ -37,7 +37,7 @@ func TestFindReferences(t *testing.T) {
 	}
 }
 
-// decode decodes an object named a with a spec.
+// resolveDecode decodes an object named a with a spec.
 func resolveDecode[S object.Spec](t *testing.T, spec string) *object.Object[S] {
 	t.Helper()
 	o, err := object.Decode[S]([]byte(`{"metadata":{"name":"a"},"spec":` + spec + `}`))

@@ -1,4 +1,3 @@
-// Package replicas is the part of the configuration about several processes that serve one endpoint over one database.
 package config
 
 import (
@@ -8,6 +7,8 @@ import (
 
 	"github.com/vmcp-dev/vmcp/internal/limits"
 )
+
+// This part of the package is the part of the configuration about several processes that serve one endpoint over one database.
 
 // Cluster makes processes with one sessionStorage serve as one endpoint behind any load balancer. It needs provider postgres.
 type Cluster struct {
@@ -36,7 +37,7 @@ type PeerTLS struct {
 // On reports whether cluster is configured.
 func (c *Cluster) On() bool { return c.Listen != "" }
 
-// written is the value of cluster in a configuration without one that is written with all defaults.
+// replicasWritten is the value of cluster in a configuration without one that is written with all defaults.
 var replicasWritten = Cluster{Heartbeat: limits.Duration(2 * time.Second), ForwardTimeout: limits.Duration(2 * time.Second)}
 
 // minTime is the shortest heartbeat and forwardTimeout: with a shorter one a busy process would be considered gone.

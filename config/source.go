@@ -1,7 +1,3 @@
-// Package follow watches a configuration: the file with all files that it refers to, however they
-// are edited, or a configuration that does not change.
-//
-//	err := (&follow.File{Path: "vmcp.yaml"}).Watch(ctx, proxy.Apply)
 package config
 
 import (
@@ -12,6 +8,11 @@ import (
 
 	"github.com/vmcp-dev/vmcp/internal/files"
 )
+
+// This part of the package watches a configuration: the file with all files that it refers to, however they
+// are edited, or a configuration that does not change.
+//
+//	err := (&follow.File{Path: "vmcp.yaml"}).Watch(ctx, proxy.Apply)
 
 // A Source provides a configuration, and a new one whenever it changes.
 type Source interface {

@@ -1,5 +1,6 @@
-// Package telemetry is the part of the configuration about metrics and traces, with ToolHive's names.
 package config
+
+// This part of the package is the part of the configuration about metrics and traces, with ToolHive's names.
 
 // Telemetry is which metrics the endpoint serves, and which metrics and traces are sent to a collector over OTLP/HTTP. Fields that are not set take their values from the OTEL_* environment variables; with OTEL_SDK_DISABLED=true nothing is sent.
 type Telemetry struct {

@@ -1,6 +1,3 @@
-// Package validate has the parts of checks that are common to all fields of a configuration: reporting problems with
-// positions, expanding variables and collecting the secrets among them, files and URLs. The checks of a field are in
-// the file of its struct.
 package config
 
 import (
@@ -11,6 +8,10 @@ import (
 	"github.com/vmcp-dev/vmcp/config/internal/document"
 	"github.com/vmcp-dev/vmcp/internal/diag"
 )
+
+// This part of the package has the parts of checks that are common to all fields of a configuration: reporting problems with
+// positions, expanding variables and collecting the secrets among them, files and URLs. The checks of a field are in
+// the file of its struct.
 
 // Validator checks what types do not express: dependencies between fields, and existing files.
 // It also makes relative paths absolute and expands variables.

@@ -276,7 +276,7 @@ func (d *decoder) level(w *Workflow, ids map[string]*Step) {
 	}
 }
 
-// Types that a property of the output may have.
+// propertyTypes that a property of the output may have.
 var propertyTypes = []string{"string", "integer", "number", "boolean", "object", "array"}
 
 func (d *decoder) checkOutput(o *Output) {

@@ -1,6 +1,3 @@
-// Package workflow reads the definitions in a file, with the position of every field, and checks
-// them. Everything that the legacy engine refused is refused here, so that the emitters of both
-// styles get valid workflows only.
 package migrate
 
 import (
@@ -10,6 +7,10 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/diag"
 	"github.com/vmcp-dev/vmcp/migrate/internal/gotmpl"
 )
+
+// This part of the package reads the definitions in a file, with the position of every field, and checks
+// them. Everything that the legacy engine refused is refused here, so that the emitters of both
+// styles get valid workflows only.
 
 // Workflow is a definition that was read and checked.
 type Workflow struct {

@@ -1,12 +1,3 @@
-// Package access evaluates the policies of a configuration for the proxy: the identity of a principal, what it sees of
-// a catalog, and whether it may make a call.
-//
-//	rules, problems := access.Compile(cfg, log)
-//	who := rules.Who(principal, "")
-//	e := who.View(c, "").Find(catalog.Tool("github_search"))
-//	d := who.Decide(c, e, arguments)
-//
-// A configuration without policies has no rules: a nil *Rules and a nil *Who allow everything, at no cost.
 package proxy
 
 import (
@@ -23,10 +14,20 @@ import (
 	"github.com/vmcp-dev/vmcp/proxy/policy"
 )
 
+// This part of the package evaluates the policies of a configuration for the proxy: the identity of a principal, what it sees of
+// a catalog, and whether it may make a call.
+//
+//	rules, problems := access.Compile(cfg, log)
+//	who := rules.Who(principal, "")
+//	e := who.View(c, "").Find(catalog.Tool("github_search"))
+//	d := who.Decide(c, e, arguments)
+//
+// A configuration without policies has no rules: a nil *Rules and a nil *Who allow everything, at no cost.
+
 // Anonymous is the subject of a client without authentication.
 const Anonymous = builtins.Anonymous
 
-// Rules are the policies of one configuration. Immutable, and safe for concurrent use.
+// AccessRules are the policies of one configuration. Immutable, and safe for concurrent use.
 type AccessRules struct {
 	set    *policy.Set
 	owner  bool // calls made by scripts need no permission of the caller
@@ -114,7 +115,7 @@ type known struct {
 // maxKnown bounds the entries of each of the two generations.
 const maxKnown = 5000
 
-// key identifies a verified principal: the pointer is the same as long as the verification of a token is cached.
+// accessKey identifies a verified principal: the pointer is the same as long as the verification of a token is cached.
 // Principals without a token have only a name, and their Who is built for each request.
 type accessKey struct {
 	principal       *auth.Principal

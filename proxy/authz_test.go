@@ -596,7 +596,7 @@ admins: {groups: [platform]}
 	}
 }
 
-// caller() is the client's principal in a script, and in one that it calls.
+// TestScriptsKnowTheirCaller() is the client's principal in a script, and in one that it calls.
 func TestScriptsKnowTheirCaller(t *testing.T) {
 	o := openOffice(t, `allow: [{name: all, tools: ["*"]}]`, `
 scriptedTools:

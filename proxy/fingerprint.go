@@ -1,9 +1,3 @@
-// Package fingerprint computes a hash of a configuration: of the content of the file, before
-// variables are expanded, and of the scripts, libraries, policies and pins that it refers to. The
-// hash does not depend on comments, the order of keys and the folder of the files, so that replicas
-// can be compared. Values of variables are not hashed.
-//
-//	hash := fingerprint.Of(cfg) // sha256:9f86d081884c7d65...
 package proxy
 
 import (
@@ -22,6 +16,13 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/files"
 	"github.com/vmcp-dev/vmcp/internal/secret"
 )
+
+// This part of the package computes a hash of a configuration: of the content of the file, before
+// variables are expanded, and of the scripts, libraries, policies and pins that it refers to. The
+// hash does not depend on comments, the order of keys and the folder of the files, so that replicas
+// can be compared. Values of variables are not hashed.
+//
+//	hash := fingerprint.Of(cfg) // sha256:9f86d081884c7d65...
 
 // maxFile bounds a file that is read for the hash, in bytes; scripts that compile are smaller.
 const maxFile = 4 << 20

@@ -1,7 +1,3 @@
-// Package login has the question and the answer when a call needs a login of its principal.
-//
-// The requestState of such a result is neither secret nor trusted: it has the id of the login, which is valid only for
-// its principal, and what the client sent.
 package proxy
 
 import (
@@ -17,6 +13,11 @@ import (
 	"github.com/vmcp-dev/vmcp/backends/credentials"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 )
+
+// This part of the package has the question and the answer when a call needs a login of its principal.
+//
+// The requestState of such a result is neither secret nor trusted: it has the id of the login, which is valid only for
+// its principal, and what the client sent.
 
 const (
 	// key is the key of the question in inputRequests.

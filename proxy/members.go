@@ -1,10 +1,3 @@
-// Package members reads the members of a request's params by which the proxy decides.
-//
-// They are read in one pass, and the same pass refuses params that a backend could decode differently. The proxy uses
-// the member that is spelled as in MCP, and passes all members on; a case-insensitive decoder, like that of Go's
-// standard library, would take {"name":"shown","Name":"hidden"} for a call of hidden. So a member with a name of the
-// protocol has to occur once and in the exact spelling, in params, in _meta and in the ref of a completion. What
-// arguments contain is between client and tool.
 package proxy
 
 import (
@@ -17,6 +10,14 @@ import (
 
 	"github.com/vmcp-dev/vmcp/proxy/status"
 )
+
+// This part of the package reads the members of a request's params by which the proxy decides.
+//
+// They are read in one pass, and the same pass refuses params that a backend could decode differently. The proxy uses
+// the member that is spelled as in MCP, and passes all members on; a case-insensitive decoder, like that of Go's
+// standard library, would take {"name":"shown","Name":"hidden"} for a call of hidden. So a member with a name of the
+// protocol has to occur once and in the exact spelling, in params, in _meta and in the ref of a completion. What
+// arguments contain is between client and tool.
 
 // member identifies one of the members that Members keeps.
 type member int

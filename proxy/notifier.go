@@ -1,5 +1,3 @@
-// Package notifier delivers notifications about kept runs that need a person, as the configuration says: by a request
-// to a URL, or by calling a tool of a backend.
 package proxy
 
 import (
@@ -19,7 +17,10 @@ import (
 	durablepkg "github.com/vmcp-dev/vmcp/script/durable"
 )
 
-// Options configure a Notifier.
+// This part of the package delivers notifications about kept runs that need a person, as the configuration says: by a request
+// to a URL, or by calling a tool of a backend.
+
+// notifierOptions configure a Notifier.
 type notifierOptions struct {
 	Log *slog.Logger
 	// Backends returns the backends whose tools may be called.
@@ -36,7 +37,7 @@ type notifier struct {
 	done chan struct{}
 }
 
-// New makes a Notifier that delivers nothing until Use.
+// newNotifier makes a Notifier that delivers nothing until Use.
 func newNotifier(o notifierOptions) *notifier { return &notifier{o: o} }
 
 // Close stops delivering.

@@ -1,5 +1,3 @@
-// Package outward is the part of a client's request that may be passed on to backends: the user, the configured
-// headers, and the token, which goes to token endpoints only. It is in the context of the request, like the principal.
 package proxy
 
 import (
@@ -11,7 +9,10 @@ import (
 	"github.com/vmcp-dev/vmcp/proxy/auth"
 )
 
-// key is the context key of a *Request.
+// This part of the package is the part of a client's request that may be passed on to backends: the user, the configured
+// headers, and the token, which goes to token endpoints only. It is in the context of the request, like the principal.
+
+// outwardKey is the context key of a *Request.
 type outwardKey struct{}
 
 // Request is what may be passed on of a request.
@@ -21,7 +22,7 @@ type Request struct {
 	Base   string            // URL without path at which the user's browser reaches the endpoint; "" on stdio
 }
 
-// Of returns the Request of ctx; the zero value if there is none.
+// outwardOf returns the Request of ctx; the zero value if there is none.
 func outwardOf(ctx context.Context) Request {
 	if r, ok := ctx.Value(outwardKey{}).(*Request); ok {
 		return *r
@@ -29,7 +30,7 @@ func outwardOf(ctx context.Context) Request {
 	return Request{}
 }
 
-// Rules are the settings of a configuration about that.
+// outwardRules are the settings of a configuration about that.
 type outwardRules struct {
 	headers []string // canonical names
 	tokens  bool     // a backend's credentials are exchanged for those of principals

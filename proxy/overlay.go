@@ -1,14 +1,3 @@
-// Package overlay has the catalogs of sessions to which backends offer something else than to others.
-//
-// Some servers show tools, prompts or resources to one session only, for example after a login, or when a toolset was
-// enabled. An overlay is the set of such offers; the session's catalog is built from the common one, with the offers of
-// those backends replaced, by the same builder and so by the same rules.
-//
-//   - Package backends returns what a session is offered (OfferFor). It is called when the client lists, and before a name
-//     counts as unknown, but not for a call of a known name. A session without an overlay costs a call one atomic load.
-//   - A session has its offers; the catalogs built of them are shared by all sessions with equal offers, and cached. One
-//     that was dropped from the cache is built again.
-//   - Package backends bounds the memory of such offers.
 package proxy
 
 import (
@@ -22,13 +11,25 @@ import (
 	"github.com/vmcp-dev/vmcp/proxy/catalog"
 )
 
+// This part of the package has the catalogs of sessions to which backends offer something else than to others.
+//
+// Some servers show tools, prompts or resources to one session only, for example after a login, or when a toolset was
+// enabled. An overlay is the set of such offers; the session's catalog is built from the common one, with the offers of
+// those backends replaced, by the same builder and so by the same rules.
+//
+//   - Package backends returns what a session is offered (OfferFor). It is called when the client lists, and before a name
+//     counts as unknown, but not for a call of a known name. A session without an overlay costs a call one atomic load.
+//   - A session has its offers; the catalogs built of them are shared by all sessions with equal offers, and cached. One
+//     that was dropped from the cache is built again.
+//   - Package backends bounds the memory of such offers.
+
 // overlay has the offers of backends to one session that differ from their common ones.
 type overlay struct {
 	Offers map[*backends.Backend]*backends.Offer
 	key    [sha256.Size]byte // hash of the offers
 }
 
-// most bounds the cached catalogs.
+// overlayMost bounds the cached catalogs.
 const overlayMost = 64
 
 // A set is the cache of catalogs with overlays for one base catalog. The zero value is empty.

@@ -1,8 +1,3 @@
-// Package record writes the audit events of requests at the door.
-//
-// Every request makes one event, whatever its outcome, and so does one that the edge refuses for its Host, Origin,
-// credential or session. If the audit is strict, an event is on disk before a call is made, and another before it is
-// answered. Unknown names and data are recorded as the client sent them, without the secrets of the configuration.
 package proxy
 
 import (
@@ -26,7 +21,13 @@ import (
 	"github.com/vmcp-dev/vmcp/proxy/edge"
 )
 
-// Options configure a Recorder.
+// This part of the package writes the audit events of requests at the door.
+//
+// Every request makes one event, whatever its outcome, and so does one that the edge refuses for its Host, Origin,
+// credential or session. If the audit is strict, an event is on disk before a call is made, and another before it is
+// answered. Unknown names and data are recorded as the client sent them, without the secrets of the configuration.
+
+// recordOptions configure a Recorder.
 type recordOptions struct {
 	Server  string    // name of the endpoint, if the process has several
 	Out     io.Writer // output of an audit log without a file
@@ -42,7 +43,7 @@ type recorder struct {
 	unwritten atomic.Uint64
 }
 
-// New makes a Recorder without an audit log; Use sets one.
+// newRecord makes a Recorder without an audit log; Use sets one.
 func newRecord(o recordOptions) *recorder { return &recorder{o: o} }
 
 // log is the audit log of one configuration. A nil Log records nothing.

@@ -69,7 +69,7 @@ func recordingShop(t *testing.T, r config.Recording) (apply func(config.Recordin
 	}, url
 }
 
-// recorded waits for the cases in a folder.
+// recordedIn waits for the cases in a folder.
 func recordedIn(t *testing.T, dir string, n int) (all []*cases.Case) {
 	t.Helper()
 	for {

@@ -1,8 +1,3 @@
-// Package tasks stores which backend runs a task.
-//
-// There are two kinds of tasks: in 2025-11-25 a client requests one with params.task, if the server has the capability
-// tasks and the tool does not forbid it; with the extension of 2026-07-28 the server decides. The messages of both are
-// passed on to the backend.
 package proxy
 
 import (
@@ -19,8 +14,14 @@ import (
 	"github.com/vmcp-dev/vmcp/proxy/edge"
 )
 
+// This part of the package stores which backend runs a task.
+//
+// There are two kinds of tasks: in 2025-11-25 a client requests one with params.task, if the server has the capability
+// tasks and the tool does not forbid it; with the extension of 2026-07-28 the server decides. The messages of both are
+// passed on to the backend.
+
 const (
-	// most bounds the tasks in memory; the oldest are dropped.
+	// tasksMost bounds the tasks in memory; the oldest are dropped.
 	tasksMost = 10_000
 	// idBytes bounds the id of a task, in bytes.
 	idBytes = 1 << 10

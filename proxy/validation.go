@@ -1,4 +1,3 @@
-// Package validation checks a configuration without starting anything.
 package proxy
 
 import (
@@ -13,6 +12,8 @@ import (
 
 	"github.com/vmcp-dev/vmcp/script/check"
 )
+
+// This part of the package checks a configuration without starting anything.
 
 // Check finds everything for which Proxy.Apply would refuse a configuration, including its scripts, libraries and
 // workflows, and likely mistakes. A configuration that is itself invalid is checked as far as possible.

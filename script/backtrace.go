@@ -1,4 +1,3 @@
-// Package backtrace collects and prints the calls in a script that led to an error, through all branches.
 package script
 
 import (
@@ -11,6 +10,8 @@ import (
 
 	"github.com/vmcp-dev/vmcp/script/internal/meter"
 )
+
+// This part of the package collects and prints the calls in a script that led to an error, through all branches.
 
 // trace returns the frames of err, and of the branches inside it. Where a builtin returned an error of a function that
 // it called, both errors have the enclosing frames, which are returned once. isBranch reports whether an error is that

@@ -1,5 +1,3 @@
-// Package compile compiles scripts: each file and all that it loads is parsed, inspected, instrumented for the meter,
-// and compiled.
 package script
 
 import (
@@ -18,6 +16,9 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/limits"
 	"github.com/vmcp-dev/vmcp/script/internal/meter"
 )
+
+// This part of the package compiles scripts: each file and all that it loads is parsed, inspected, instrumented for the meter,
+// and compiled.
 
 // Options are what a program is compiled with, besides its main file.
 type Options struct {
@@ -39,7 +40,7 @@ type Options struct {
 	Cover *meter.Set
 }
 
-// Program is a compiled script with all files that it loads. It is immutable, and any number of runs of it may execute
+// compiledProgram is a compiled script with all files that it loads. It is immutable, and any number of runs of it may execute
 // at once.
 type compiledProgram struct {
 	Main   *unit
@@ -68,7 +69,7 @@ type unit struct {
 	hash string
 }
 
-// Compile parses and compiles a file and everything that it loads. The error is a source.Errors with all problems of
+// compileSource parses and compiles a file and everything that it loads. The error is a source.Errors with all problems of
 // the first file that has any.
 func compileSource(f File, o Options) (*compiledProgram, error) {
 	p := &compiledProgram{

@@ -101,7 +101,7 @@ func ExampleSuspended() {
 	// returns: "to Lisbon"
 }
 
-// Limits are counted: this program ends at the same place everywhere.
+// ExampleLimits are counted: this program ends at the same place everywhere.
 func ExampleLimits() {
 	p, err := script.Compile(script.File{Name: "loop.star", Source: []byte("def run(params):\n    while True:\n        pass\n")}, script.Options{
 		Limits: script.Limits{Steps: 10_000, Time: script.Duration(time.Minute)},

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// An Error says that the journal of a run could not be opened or written. The run has stopped, and may be resumed when
+// An JournalError says that the journal of a run could not be opened or written. The run has stopped, and may be resumed when
 // the journal can be written again.
 type JournalError struct{ Err error }
 

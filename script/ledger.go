@@ -1,4 +1,16 @@
-// Package ledger keeps the budget of one client request.
+package script
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/vmcp-dev/vmcp/internal/limits"
+	"github.com/vmcp-dev/vmcp/script/internal/meter"
+)
+
+// This part of the package keeps the budget of one client request.
 //
 // Everything that a client request causes is paid from one budget, however many runs it takes: a scripted tool that
 // another one calls is a run of its own, and its usage is also usage of its caller.
@@ -45,17 +57,6 @@
 // A mutex is acquired only while holding ones above it in this list; the watch of a run before that of its caller.
 // None is held while anything waits for memory, a slot or an effect. The Budget itself has no lock: it belongs to the
 // branch that has the turn.
-package script
-
-import (
-	"context"
-	"fmt"
-	"slices"
-	"sync"
-
-	"github.com/vmcp-dev/vmcp/internal/limits"
-	"github.com/vmcp-dev/vmcp/script/internal/meter"
-)
 
 // Usage is what a run or an effect has used.
 type Usage struct {
@@ -143,7 +144,7 @@ func (q *request) leave() {
 	q.waiting = q.waiting[1:]
 }
 
-// New makes a ledger below parent, or the root of a new tree if parent is nil.
+// newLedger makes a ledger below parent, or the root of a new tree if parent is nil.
 func newLedger(parent *ledger, l limits.Run) *ledger {
 	if parent != nil {
 		return &ledger{Request: parent.Request, parent: parent, limits: l}
@@ -274,7 +275,7 @@ func (l *ledger) Total(unspent Usage) Usage {
 	return l.used.Minus(unspent)
 }
 
-// An Effect is the state of a branch's effect: whether it counts for limits.parallel, and what it has used. The zero
+// An ledgerEffect is the state of a branch's effect: whether it counts for limits.parallel, and what it has used. The zero
 // value is an effect that has not begun.
 type ledgerEffect struct {
 	performs bool  // guarded by the mutex of the request, like the next

@@ -1,5 +1,3 @@
-// Package journal has the interface to the journals of runs, in which the results of their effects are recorded, and
-// an implementation in memory.
 package script
 
 import (
@@ -9,6 +7,9 @@ import (
 	"slices"
 	"sync/atomic"
 )
+
+// This part of the package has the interface to the journals of runs, in which the results of their effects are recorded, and
+// an implementation in memory.
 
 // Memory is a journal in memory. Make one with New.
 type Memory struct {
@@ -22,7 +23,7 @@ type Memory struct {
 	size    atomic.Int64
 }
 
-// New returns an empty journal.
+// NewJournal returns an empty journal.
 func NewJournal() *Memory {
 	m := &Memory{turn: make(chan struct{}, 1), have: map[string]bool{}}
 	m.turn <- struct{}{}

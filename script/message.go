@@ -1,10 +1,11 @@
-// Package message defines the messages between an isolated run and its worker.
 package script
 
 import (
 	"encoding/binary"
 	"errors"
 )
+
+// This part of the package defines the messages between an isolated run and its worker.
 
 // An isolated run is computed by a worker, a separate process. Everything else is done in the process of the proxy:
 // the turns of its branches, its journal, its ledger, its calls. The two exchange messages, each about one branch. A

@@ -1,4 +1,3 @@
-// Package pool distributes memory, room for answers and slots to compute among the runs of a process.
 package script
 
 import (
@@ -12,6 +11,8 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/limits"
 	"github.com/vmcp-dev/vmcp/script/internal/meter"
 )
+
+// This part of the package distributes memory, room for answers and slots to compute among the runs of a process.
 
 // A Pool is what the runs of a process share: memory, room for answers that are being read, and slots to compute in.
 // Each outermost run is a tenant from its beginning to its end; the runs that it calls belong to it.
@@ -100,7 +101,7 @@ const (
 	mostGrowth  = 16 << 20
 )
 
-// New makes a pool of so many bytes and slots. noted is called with the memory that all runs together have been
+// NewPool makes a pool of so many bytes and slots. noted is called with the memory that all runs together have been
 // charged whenever that changes by a step; it may be nil.
 func NewPool(memory int64, slots int, noted Noted) *Pool {
 	p := &Pool{noted: noted}

@@ -1,10 +1,3 @@
-// Package session is the proxy's side of a worker process that computes runs: messages to and from their branches, and
-// the end of the process.
-//
-// One goroutine reads what the worker sends, and passes it to the branch that it belongs to. A branch and the worker
-// alternate: neither sends twice before the other has answered. The worker is not trusted: if it breaks the protocol,
-// does not stop when asked to, or exits, its run ends with a *WorkerError. The meaning of the messages is not known
-// here.
 package script
 
 import (
@@ -14,6 +7,14 @@ import (
 	"sync/atomic"
 	"time"
 )
+
+// This part of the package is the proxy's side of a worker process that computes runs: messages to and from their branches, and
+// the end of the process.
+//
+// One goroutine reads what the worker sends, and passes it to the branch that it belongs to. A branch and the worker
+// alternate: neither sends twice before the other has answered. The worker is not trusted: if it breaks the protocol,
+// does not stop when asked to, or exits, its run ends with a *WorkerError. The meaning of the messages is not known
+// here.
 
 // Channel carries frames between a run and its worker.
 type Channel interface {
@@ -43,7 +44,7 @@ const (
 	lookAfter = 50 * time.Millisecond
 )
 
-// Options say what a session works with.
+// sessionOptions say what a session works with.
 type sessionOptions struct {
 	Channel Channel
 	// Encode encodes an error for the worker.
@@ -165,7 +166,7 @@ func (s *session) Send(m *Message) error {
 	return s.err
 }
 
-// Branch is a branch that is computed in the worker.
+// sessionBranch is a branch that is computed in the worker.
 type sessionBranch struct {
 	// ID is its number in messages.
 	ID         int64

@@ -1,5 +1,3 @@
-// Package source reads the text of scripts before it is compiled: its position in another file, its tree, the names
-// that it may use, and the libraries of load statements. Problems are an [Error] with a position.
 package script
 
 import (
@@ -20,6 +18,9 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/limits"
 	"github.com/vmcp-dev/vmcp/script/internal/meter"
 )
+
+// This part of the package reads the text of scripts before it is compiled: its position in another file, its tree, the names
+// that it may use, and the libraries of load statements. Problems are an [Error] with a position.
 
 // File is the text of one script.
 type File struct {
@@ -86,7 +87,7 @@ func Resolve(f *syntax.File, builtins starlark.StringDict) error {
 	return nil
 }
 
-// Run is the entry function of a tool that names no other one.
+// SourceRun is the entry function of a tool that names no other one.
 const SourceRun = "run"
 
 // EntryOf checks the signature of an entry function, as far as the text shows it, and returns its position.

@@ -172,7 +172,7 @@ func TestLongestNumbersGoBothWays(t *testing.T) {
 	}
 }
 
-// Decode accepts what encoding/json accepts, and its values are encoded unchanged.
+// FuzzDecode accepts what encoding/json accepts, and its values are encoded unchanged.
 func FuzzDecode(f *testing.F) {
 	for _, s := range []string{
 		`{"a":[1,2.5,-3e7,"x\u00e9\ud83d\ude00",true,null,{}],"a":"twice"}`, `[]`, `"\ud800"`, "\"\xff\"", ` 1 `, `-0`, `1e400`, `{"":0}`,
@@ -220,7 +220,7 @@ func sameAsEncodingJSON(t *testing.T, data []byte, v starlark.Value) {
 	}
 }
 
-// plain writes a value without the order of its keys.
+// valuePlain writes a value without the order of its keys.
 func valuePlain(v starlark.Value) string {
 	switch v := v.(type) {
 	case *starlark.List:

@@ -1,10 +1,11 @@
-// Package clock has the system clock, and measures how long a run is awake.
 package script
 
 import (
 	"sync"
 	"time"
 )
+
+// This part of the package has the system clock, and measures how long a run is awake.
 
 // A watch measures how long a run is awake, over all its parts, and ends the run after limits.time.
 //
@@ -41,7 +42,7 @@ type state struct {
 	Sleeping int  // and how many of these are sleeps
 }
 
-// New makes the watch of a run that was awake for spent before. over is called once it was awake for limit. above is
+// newClock makes the watch of a run that was awake for spent before. over is called once it was awake for limit. above is
 // the watch of the run that called it, or nil.
 func newClock(above *watch, limit, spent time.Duration, over func()) *watch {
 	w := &watch{above: above, limit: limit, over: over, spent: spent}

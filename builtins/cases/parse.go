@@ -16,7 +16,7 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 )
 
-// Code is the code of problems with a file.
+// casesCode is the code of problems with a file.
 const casesCode = "case"
 
 // Read reads and parses a file. An invalid file is a diag.Problem with its position.

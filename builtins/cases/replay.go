@@ -1,11 +1,3 @@
-// Package replay runs recorded cases again: the present script with the recorded answers. No tool is called and no
-// user is asked; the clock and sleeps are answered from the case, too.
-//
-//	r := replay.File(ctx, "tools/refund_cases/late.json", tool)
-//	r.Problems // tools/refund.star:9:14: error: 1: shop_refund: /cents: 1250 → "1250" [case-differs]
-//
-// A run passes when it has the recorded effects, in any order of its branches, and the recorded output. Log messages
-// and progress are not compared.
 package cases
 
 import (
@@ -27,7 +19,16 @@ import (
 	"github.com/vmcp-dev/vmcp/script"
 )
 
-// Code is the code of a case with differences.
+// This part of the package runs recorded cases again: the present script with the recorded answers. No tool is called and no
+// user is asked; the clock and sleeps are answered from the case, too.
+//
+//	r := replay.File(ctx, "tools/refund_cases/late.json", tool)
+//	r.Problems // tools/refund.star:9:14: error: 1: shop_refund: /cents: 1250 → "1250" [case-differs]
+//
+// A run passes when it has the recorded effects, in any order of its branches, and the recorded output. Log messages
+// and progress are not compared.
+
+// ReplayCode is the code of a case with differences.
 const ReplayCode = "case-differs"
 
 // maxProblems bounds the problems of one case.

@@ -1,11 +1,3 @@
-// Package entry adds the entry of one server to the text of an MCP client's configuration, and
-// removes it. Only the bytes of the entry and the comma before it change: comments, order, indentation,
-// line ends, numbers of any size and a byte order mark are preserved.
-//
-//	data, err := entry.Put("mcp.json", data, entry.Entry{Shape: "mcpServers", Name: "vmcp", Value: []byte(`{"url":"…"}`)})
-//
-// JSON may have comments and trailing commas. TOML, which only Codex uses, is edited by whole
-// lines: an entry is the table [mcp_servers.NAME] with its subtables.
 package clients
 
 import (
@@ -17,6 +9,15 @@ import (
 
 	"github.com/vmcp-dev/vmcp/internal/diag"
 )
+
+// This part of the package adds the entry of one server to the text of an MCP client's configuration, and
+// removes it. Only the bytes of the entry and the comma before it change: comments, order, indentation,
+// line ends, numbers of any size and a byte order mark are preserved.
+//
+//	data, err := entry.Put("mcp.json", data, entry.Entry{Shape: "mcpServers", Name: "vmcp", Value: []byte(`{"url":"…"}`)})
+//
+// JSON may have comments and trailing commas. TOML, which only Codex uses, is edited by whole
+// lines: an entry is the table [mcp_servers.NAME] with its subtables.
 
 // TOML is the shape whose files are TOML.
 const TOML = "mcp_servers"
@@ -47,7 +48,7 @@ func (f *Found) Same(value []byte) bool { return f.same(value) }
 // ErrNone is the error of Remove if there is no such entry.
 var ErrNone = errors.New("there is no such entry")
 
-// text is a parsed configuration that can be edited.
+// entryText is a parsed configuration that can be edited.
 type entryText interface {
 	// find returns nil, nil if there is no such entry.
 	find(shape, name string) (*Found, error)

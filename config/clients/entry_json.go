@@ -41,7 +41,7 @@ func (t *jsonText) object(of *hujson.Value, name string) (*hujson.Value, error) 
 	return v, nil
 }
 
-// member returns the index of the last member of that name, which is the effective one; -1 if there is none.
+// entryMember returns the index of the last member of that name, which is the effective one; -1 if there is none.
 func entryMember(of *hujson.Value, name string) int {
 	members := of.Value.(*hujson.Object).Members
 	for i := len(members) - 1; i >= 0; i-- {

@@ -1,4 +1,4 @@
-// Package clip cuts texts that are too long to show, between characters, so that they stay valid
+// Package display cuts texts that are too long to show, between characters, so that they stay valid
 // UTF-8. Secrets must be hidden before: a part of one would not be recognized.
 package display
 
@@ -21,7 +21,7 @@ func Bytes(s string, n int) string {
 	return s[:max(n, 0)]
 }
 
-// Text is Bytes with Mark appended if s was cut.
+// ClipText is Bytes with Mark appended if s was cut.
 func ClipText(s string, n int) string {
 	if len(s) <= n {
 		return s
@@ -37,7 +37,7 @@ func Counted(s string, n int) string {
 	return fmt.Sprintf("%s (%d bytes)", ClipText(s, n), len(s))
 }
 
-// Line returns a text of at most n characters, including the mark, for a line of a table.
+// ClipLine returns a text of at most n characters, including the mark, for a line of a table.
 func ClipLine(s string, n int) string {
 	if utf8.RuneCountInString(s) <= n {
 		return s

@@ -1,4 +1,3 @@
-// Package spell finds the probably intended name for a misspelled one.
 package display
 
 import (
@@ -6,6 +5,8 @@ import (
 	"slices"
 	"strings"
 )
+
+// This part of the package finds the probably intended name for a misspelled one.
 
 // longest bounds the names that are compared, in bytes.
 const longest = 64

@@ -1,6 +1,3 @@
-// Package visible finds invisible characters: control characters for a terminal, characters
-// that change the direction of a text, and characters that can hide a message for a model
-// from a person who reads the text.
 package display
 
 import (
@@ -10,13 +7,17 @@ import (
 	"unicode/utf8"
 )
 
-// Text returns s with each hidden character and each invalid byte replaced by an escape
+// This part of the package finds invisible characters: control characters for a terminal, characters
+// that change the direction of a text, and characters that can hide a message for a model
+// from a person who reads the text.
+
+// VisibleText returns s with each hidden character and each invalid byte replaced by an escape
 // such as \x1b or \u202e. Tabs and line feeds are kept.
 func VisibleText(s string) string {
 	return replace(s, func(r rune) bool { return r == '\n' || r == '\t' })
 }
 
-// Line is Text with tabs and line feeds escaped, too.
+// VisibleLine is Text with tabs and line feeds escaped, too.
 func VisibleLine(s string) string { return replace(s, func(rune) bool { return false }) }
 
 // Hidden returns the hidden characters of a text, each once, in the form U+202E; tabs

@@ -1,14 +1,3 @@
-// Package definition repairs the definitions that backends list, so that clients can read them.
-//
-// Clients read a list as a whole: those on the TypeScript SDKs, which most are, validate it
-// against a schema, and refuse the whole list for one invalid member. Definitions of
-// backends are therefore checked by the same rules before they are listed.
-//
-// The rules are tables. Each kind of definition has one for the revisions with sessions and
-// one for 2026-07-28, with the members that have a type in the revision. A member of another
-// type is converted where its meaning is clear, else left out. All other bytes are unchanged.
-// Each change is noted, and becomes a problem of the catalog. A definition without a required
-// part cannot be repaired: Usable returns an error, and it is not listed.
 package catalog
 
 import (
@@ -21,6 +10,18 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
+
+// This part of the package repairs the definitions that backends list, so that clients can read them.
+//
+// Clients read a list as a whole: those on the TypeScript SDKs, which most are, validate it
+// against a schema, and refuse the whole list for one invalid member. Definitions of
+// backends are therefore checked by the same rules before they are listed.
+//
+// The rules are tables. Each kind of definition has one for the revisions with sessions and
+// one for 2026-07-28, with the members that have a type in the revision. A member of another
+// type is converted where its meaning is clear, else left out. All other bytes are unchanged.
+// Each change is noted, and becomes a problem of the catalog. A definition without a required
+// part cannot be repaired: Usable returns an error, and it is not listed.
 
 // A Kind is the rules for the definitions of one list.
 type Kind struct {

@@ -87,7 +87,7 @@ func (p Pinned) Tool(known *ScriptedTool) (*ScriptedTool, error) {
 	return t, nil
 }
 
-// Gone is a scripted tool that is no longer configured but has unfinished runs.
+// scriptedGone is a scripted tool that is no longer configured but has unfinished runs.
 func scriptedGone(name string) *ScriptedTool {
 	return &ScriptedTool{Name: name, Definition: new(jsonscan.Object).Text("name", name).Raw("inputSchema", orAnyObject(nil)).JSON()}
 }

@@ -1,4 +1,3 @@
-// Package naming converts any text to a name that every client accepts.
 package catalog
 
 import (
@@ -6,6 +5,8 @@ import (
 	"encoding/hex"
 	"strings"
 )
+
+// This part of the package converts any text to a name that every client accepts.
 
 // Max is the length of the longest name that every client accepts. Some clients refuse a whole list for one longer
 // name.

@@ -1,5 +1,3 @@
-// Package pins compares what backends offer with the reviewed definitions in vmcp.lock: what differs, whether it is
-// blocked (withheld), and which differences were reported already.
 package catalog
 
 import (
@@ -12,6 +10,9 @@ import (
 	"github.com/vmcp-dev/vmcp/config/lock"
 	"github.com/vmcp-dev/vmcp/internal/diag"
 )
+
+// This part of the package compares what backends offer with the reviewed definitions in vmcp.lock: what differs, whether it is
+// blocked (withheld), and which differences were reported already.
 
 // Pins are the pinned definitions of a configuration; nil if nothing is pinned.
 type Pins struct {

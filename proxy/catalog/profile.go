@@ -1,5 +1,3 @@
-// Package profile decides which entries belong to a profile: a part of the endpoint, configured by backends and by
-// globs over exposed names.
 package catalog
 
 import (
@@ -9,6 +7,9 @@ import (
 
 	"github.com/vmcp-dev/vmcp/config"
 )
+
+// This part of the package decides which entries belong to a profile: a part of the endpoint, configured by backends and by
+// globs over exposed names.
 
 // A Profile is one profile of a configuration. It is immutable. A nil *Profile includes everything.
 type Profile struct {

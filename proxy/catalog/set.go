@@ -1,6 +1,3 @@
-// Package scripted compiles the scripts of a configuration to tools: it finds their sources in the configuration, in
-// files and in folders, compiles them, and checks them. All that it knows of backends is the tools that a check may
-// use.
 package catalog
 
 import (
@@ -15,6 +12,10 @@ import (
 	"github.com/vmcp-dev/vmcp/script"
 	"github.com/vmcp-dev/vmcp/script/check"
 )
+
+// This part of the package compiles the scripts of a configuration to tools: it finds their sources in the configuration, in
+// files and in folders, compiles them, and checks them. All that it knows of backends is the tools that a check may
+// use.
 
 // A Set is the scripts and the pins of a configuration: what is read from files before a catalog can be built. The zero
 // value has no scripts.

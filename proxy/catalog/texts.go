@@ -1,5 +1,3 @@
-// Package texts finds what scripts load: libraries of folders and of the configuration, the texts of a script's bundle,
-// and the unsaved texts of an editor.
 package catalog
 
 import (
@@ -13,6 +11,9 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/files"
 	"github.com/vmcp-dev/vmcp/script"
 )
+
+// This part of the package finds what scripts load: libraries of folders and of the configuration, the texts of a script's bundle,
+// and the unsaved texts of an editor.
 
 // Load finds the file that load(name) in the file from means.
 type Load func(from, name string) (script.File, error)

@@ -18,7 +18,7 @@ import (
 	"github.com/vmcp-dev/vmcp/script/check"
 )
 
-// A Tool is a script that clients see as a tool. It is immutable.
+// A ScriptedTool is a script that clients see as a tool. It is immutable.
 type ScriptedTool struct {
 	Name       string
 	Definition json.RawMessage // as clients see it, without derived hints

@@ -62,7 +62,7 @@ type Options struct {
 const (
 	// silent is the number of heartbeats after which a replica without one counts as gone.
 	silent = 3
-	// remembered is how long the last view is used while the database is away.
+	// clusterRemembered is how long the last view is used while the database is away.
 	clusterRemembered = 60 * time.Second
 	// within bounds one statement, including connecting.
 	within = 5 * time.Second

@@ -1,22 +1,3 @@
-// Package peers forwards requests of clients between the replicas of a cluster, over a separate port.
-//
-//	p := peers.New(peers.Options{Ring: ring, Self: members.Self(), Address: members.Address, Serve: here})
-//	go p.Listen(l)
-//	err := p.Forward(w, r, peers.Passage{To: owner, Session: id, Body: body})
-//
-// Every request is signed with a key of the ring (purpose seal.Peer): sender, time, receiver, method and path, session,
-// principal, and a digest of the body. The receiver refuses a request that is not signed, is older than half a minute
-// or was received before. It never forwards a request again: it serves it, or answers 421 if it does not own the
-// session.
-//
-// The address to dial comes from the table of replicas, by id, never from a request.
-//
-// # Replicas that do not answer
-//
-// A suspended process accepts connections and sends nothing. So a receiver answers 102 (Processing) when it starts a
-// request, and a sender probes, at intervals, each peer to which requests are in flight. A request that was not started
-// may be served elsewhere (errGone). One that was started is not repeated: the connection of its client breaks. A
-// receiver that finds that it was suspended itself reads which sessions others have adopted before it starts a request.
 package cluster
 
 import (
@@ -35,6 +16,26 @@ import (
 	"github.com/vmcp-dev/vmcp/script/durable"
 )
 
+// This part of the package forwards requests of clients between the replicas of a cluster, over a separate port.
+//
+//	p := peers.New(peers.Options{Ring: ring, Self: members.Self(), Address: members.Address, Serve: here})
+//	go p.Listen(l)
+//	err := p.Forward(w, r, peers.Passage{To: owner, Session: id, Body: body})
+//
+// Every request is signed with a key of the ring (purpose seal.Peer): sender, time, receiver, method and path, session,
+// principal, and a digest of the body. The receiver refuses a request that is not signed, is older than half a minute
+// or was received before. It never forwards a request again: it serves it, or answers 421 if it does not own the
+// session.
+//
+// The address to dial comes from the table of replicas, by id, never from a request.
+//
+// # Replicas that do not answer
+//
+// A suspended process accepts connections and sends nothing. So a receiver answers 102 (Processing) when it starts a
+// request, and a sender probes, at intervals, each peer to which requests are in flight. A request that was not started
+// may be served elsewhere (errGone). One that was started is not repeated: the connection of its client breaks. A
+// receiver that finds that it was suspended itself reads which sessions others have adopted before it starts a request.
+
 var (
 	// errGone says that a replica is gone or does not answer, and has not started the request.
 	errGone = errors.New("the replica is gone")
@@ -42,7 +43,7 @@ var (
 	errMoved = errors.New("the session belongs to another replica")
 )
 
-// Options configure Peers.
+// PeerOptions configure Peers.
 type PeerOptions struct {
 	// Ring signs and verifies requests. Its keys may be replaced at any time.
 	Ring *durable.Ring
@@ -120,7 +121,7 @@ const (
 	defaultBody = 4 << 20
 )
 
-// New makes the Peers of a replica. It can forward at once; Listen receives.
+// NewPeers makes the Peers of a replica. It can forward at once; Listen receives.
 func NewPeers(o PeerOptions) *Peers {
 	if o.Timeout <= 0 {
 		o.Timeout = 2 * time.Second

@@ -1,18 +1,3 @@
-// Package routing finds the replica that has the session or the suspended call of a request. It forwards the request
-// while that replica is alive, and adopts its sessions when it is gone.
-//
-// A session is in the memory of one replica, its owner: the one that its sealed id names, unless the session has a row
-// in the table of sessions that names another one. A row is written for what is not in the id (log level,
-// subscriptions, backend sessions), by a replica that adopts the session, and when its client deletes it.
-//
-//	in memory                              serve                                        the store is not read
-//	the id's owner is alive                forward; it answers 421 if it is no          the store is not read
-//	                                       longer the owner: read the row
-//	the id's owner is gone, or this one    read the row: deleted → 404; its owner alive
-//	                                       → forward; gone → adopt
-//
-// Of several replicas that adopt a session one wins, and the others forward to it. A forwarded request is never
-// forwarded again.
 package cluster
 
 import (
@@ -31,10 +16,26 @@ import (
 	"github.com/vmcp-dev/vmcp/proxy/edge"
 )
 
+// This part of the package finds the replica that has the session or the suspended call of a request. It forwards the request
+// while that replica is alive, and adopts its sessions when it is gone.
+//
+// A session is in the memory of one replica, its owner: the one that its sealed id names, unless the session has a row
+// in the table of sessions that names another one. A row is written for what is not in the id (log level,
+// subscriptions, backend sessions), by a replica that adopts the session, and when its client deletes it.
+//
+//	in memory                              serve                                        the store is not read
+//	the id's owner is alive                forward; it answers 421 if it is no          the store is not read
+//	                                       longer the owner: read the row
+//	the id's owner is gone, or this one    read the row: deleted → 404; its owner alive
+//	                                       → forward; gone → adopt
+//
+// Of several replicas that adopt a session one wins, and the others forward to it. A forwarded request is never
+// forwarded again.
+
 // ErrLost says that a session cannot be adopted, since a part of its state was lost with its replica.
 var ErrLost = errors.New("the session cannot be adopted")
 
-// Options configure a Set. All are required.
+// RoutingOptions configure a Set. All are required.
 type RoutingOptions struct {
 	Members *Members
 	Edge    *edge.Server
@@ -72,7 +73,7 @@ type Set struct {
 // maxOwners bounds the cached owners of adopted sessions.
 const maxOwners = 10_000
 
-// New makes a Set, with peers from the options p. The caller passes it to Edge.Join.
+// NewRouting makes a Set, with peers from the options p. The caller passes it to Edge.Join.
 func NewRouting(o RoutingOptions, p PeerOptions) *Set {
 	t := &Set{o: o, self: o.Members.Self(), owners: map[string]string{}}
 	p.Ring, p.Space, p.Self, p.Address, p.Refresh = o.Members.Ring(), o.Members.Schema(), t.self, o.Members.Address, o.Members.Refresh

@@ -29,7 +29,7 @@ const (
 
 	// window is the largest age of a request, and the largest difference between the clocks of two replicas.
 	window = 30 * time.Second
-	// remembered is how many requests of one replica are kept to detect replays; what is older than all of them is
+	// peersRemembered is how many requests of one replica are kept to detect replays; what is older than all of them is
 	// refused.
 	peersRemembered = 1 << 16
 	// senders is the number of replicas whose requests are kept.

@@ -1,6 +1,3 @@
-// Package body reads the bodies of requests. A sender occupies memory for what it has sent, never for what it
-// announces: a body begins in a pooled buffer, which doubles as bytes arrive. What exceeds that buffer is reserved on
-// one account for the whole process until the body is released; for a suspended call that is when the call ends.
 package edge
 
 import (
@@ -13,6 +10,10 @@ import (
 	"time"
 )
 
+// This part of the package reads the bodies of requests. A sender occupies memory for what it has sent, never for what it
+// announces: a body begins in a pooled buffer, which doubles as bytes arrive. What exceeds that buffer is reserved on
+// one account for the whole process until the body is released; for a suspended call that is when the call ends.
+
 const (
 	// Default is the size limit of a request body, in bytes, without a configured one.
 	Default = 4 << 20
@@ -22,7 +23,7 @@ const (
 	most = 256 << 20
 	// Time is how long no byte of a body may arrive, and how long it may take in addition to the time that rate allows.
 	Time = 30 * time.Second
-	// rate is the lowest average rate of a body, in bytes per second.
+	// bodyRate is the lowest average rate of a body, in bytes per second.
 	bodyRate = 1 << 10
 )
 
@@ -60,7 +61,7 @@ type Buffer struct {
 
 var buffers = sync.Pool{New: func() any { return &Buffer{B: make([]byte, 0, 4<<10)} }}
 
-// New is an empty buffer.
+// newBody is an empty buffer.
 func newBody() *Buffer { return buffers.Get().(*Buffer) }
 
 // Free returns the buffer to the pool, unless it is retained.

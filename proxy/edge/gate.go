@@ -1,4 +1,16 @@
-// Package gate decides who reaches the page and the API for operators, which show the activity of all clients and allow
+package edge
+
+import (
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/proxy/auth"
+)
+
+// This part of the package decides who reaches the page and the API for operators, which show the activity of all clients and allow
 // to call tools.
 //
 //	who, err := g.Admit(r, rules, gate.Operators)
@@ -18,17 +30,6 @@
 // A page of another site can send requests to any address that its visitor reaches. Hence Host is checked by the rules
 // of package origin; a request with another Origin is refused, and so is one that the browser marks as cross-site
 // (Sec-Fetch-Site), except when the user follows a link.
-package edge
-
-import (
-	"net/http"
-	"net/url"
-	"slices"
-	"strings"
-
-	"github.com/vmcp-dev/vmcp/config"
-	"github.com/vmcp-dev/vmcp/proxy/auth"
-)
 
 // Rules are the settings of a configuration for the gate.
 type Rules struct {
@@ -48,7 +49,7 @@ const (
 	operators             // that of admin.listen
 )
 
-// Refusal is the reason why a request is not admitted.
+// GateRefusal is the reason why a request is not admitted.
 type GateRefusal struct {
 	Status int
 	Reason string
@@ -61,7 +62,7 @@ func (r *GateRefusal) Error() string { return r.Reason }
 // Gate admits requests. Make one with New; it is safe for concurrent use.
 type Gate struct{ sessions gateSessions }
 
-// New makes a Gate.
+// NewGate makes a Gate.
 func NewGate() *Gate { return &Gate{sessions: newSessions()} }
 
 // Admit returns the principal of a request; nil, without an error, if none is required. The error is a *Refusal.

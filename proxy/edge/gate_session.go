@@ -22,7 +22,7 @@ const (
 	loginRate, loginBurst = 1, 10
 )
 
-// sessions are the browser sessions that began with a token.
+// gateSessions are the browser sessions that began with a token.
 type gateSessions struct {
 	tries *rate.Limiter
 

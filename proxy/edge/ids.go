@@ -1,13 +1,3 @@
-// Package ids makes sealed session ids, which are used if the configuration has keys (sessionStorage.keys): what
-// another replica needs to restore a session is in its Mcp-Session-Id, sealed, so that no client can read or change it.
-//
-// The id is base64url without padding of a sealed text (package seal) of
-//
-//	form(1) | session(16) | SHA-256/128 of the principal(16) | issued, seconds(uvarint)
-//	  | owner | profile | revision | clientInfo | capabilities, each behind its length (uvarint)
-//	  | 1 where the capabilities are too large for it, else 0
-//
-// The address of the owner is not in it: that comes from the table of replicas.
 package edge
 
 import (
@@ -23,6 +13,17 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/script/durable"
 )
+
+// This part of the package makes sealed session ids, which are used if the configuration has keys (sessionStorage.keys): what
+// another replica needs to restore a session is in its Mcp-Session-Id, sealed, so that no client can read or change it.
+//
+// The id is base64url without padding of a sealed text (package seal) of
+//
+//	form(1) | session(16) | SHA-256/128 of the principal(16) | issued, seconds(uvarint)
+//	  | owner | profile | revision | clientInfo | capabilities, each behind its length (uvarint)
+//	  | 1 where the capabilities are too large for it, else 0
+//
+// The address of the owner is not in it: that comes from the table of replicas.
 
 const (
 	// longest is the length of the longest id, in bytes: some load balancers limit a header to 4 KiB, all to 8 KiB.
@@ -42,7 +43,7 @@ const (
 	idSize = 16
 )
 
-// A Session is the content of an id.
+// A IDSession is the content of an id.
 type IDSession struct {
 	ID           string // as New makes it
 	Owner        string // the replica that opened it; "" without a cluster
@@ -67,7 +68,7 @@ func digestOf(principal string) (d Digest) {
 
 var encoding = base32.StdEncoding.WithPadding(base32.NoPadding)
 
-// New makes the random part of an id: 16 bytes.
+// newIDs makes the random part of an id: 16 bytes.
 func newIDs() string {
 	var b [idSize]byte
 	rand.Read(b[:])
@@ -144,7 +145,7 @@ func (l *Sealer) Open(text string) (s *IDSession, ok bool) {
 	return idsRead(b)
 }
 
-// read decodes the sealed bytes. What it cannot decode was sealed by a newer version.
+// idsRead decodes the sealed bytes. What it cannot decode was sealed by a newer version.
 func idsRead(b []byte) (*IDSession, bool) {
 	const head = 1 + idSize + len(Digest{})
 	if len(b) < head || b[0] != form {

@@ -1,4 +1,17 @@
-// Package origin checks the Host and Origin headers of requests, and implements CORS for
+package edge
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/vmcp-dev/vmcp/internal/hostname"
+)
+
+// This part of the package checks the Host and Origin headers of requests, and implements CORS for
 // accepted pages.
 //
 // A web page can send requests to any address that its visitor's machine can reach. Two
@@ -14,18 +27,6 @@
 //     DNS rebinding Host and Origin are equal.
 //   - At most one Origin is allowed, and `null`, the origin of every sandboxed frame and
 //     local file, is never accepted.
-package edge
-
-import (
-	"fmt"
-	"net"
-	"net/http"
-	"net/url"
-	"slices"
-	"strings"
-
-	"github.com/vmcp-dev/vmcp/internal/hostname"
-)
 
 // Policy is the accepted hosts and origins, in addition to loopback names. The zero value
 // accepts only pages of this machine. A Policy is immutable and safe for concurrent use.
@@ -34,7 +35,7 @@ type Policy struct {
 	origins []string // normalised; "*" is any
 }
 
-// New makes a policy of values that hostname.CheckHost and hostname.CheckOrigin accept.
+// NewOrigins makes a policy of values that hostname.CheckHost and hostname.CheckOrigin accept.
 func NewOrigins(hosts, origins []string) *Policy {
 	p := &Policy{}
 	for _, h := range hosts {

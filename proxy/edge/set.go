@@ -29,7 +29,7 @@ const (
 	undeliveredFor = 10 * time.Minute
 )
 
-// Held is the largest number of bytes that all clients together can occupy in streams.
+// streamHeld is the largest number of bytes that all clients together can occupy in streams.
 const streamHeld = streamsTotal + replayTotal
 
 // pool accounts for the bytes of all streams of the process, and lists the ended ones.
@@ -45,7 +45,7 @@ type endedStream struct {
 	stream *stream
 }
 
-// Stats are the bytes in streams, and the counters of notifications and responses that did not reach their client.
+// streamStats are the bytes in streams, and the counters of notifications and responses that did not reach their client.
 type streamStats struct {
 	Held                     int64
 	Dropped, Broken, Evicted uint64

@@ -1,4 +1,18 @@
-// Package stream has the event streams of clients, and bounds their memory.
+package edge
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/vmcp-dev/vmcp/internal/wire"
+)
+
+// This part of the package has the event streams of clients, and bounds their memory.
 //
 // A stream is a sequence of events for one client: the response to a POST that became an event stream, or the
 // standalone stream of a session for what belongs to no request. An event consists of one piece, or of many if it
@@ -18,19 +32,6 @@
 // dropped gets the error.
 //
 // Lock order: Set.mu, Pool.mu, Stream.mu; none is held while a goroutine waits.
-package edge
-
-import (
-	"context"
-	"encoding/json"
-	"errors"
-	"strconv"
-	"strings"
-	"sync"
-	"time"
-
-	"github.com/vmcp-dev/vmcp/internal/wire"
-)
 
 // slowReader is how long a client may not read what is sent to it.
 const slowReader = 30 * time.Second

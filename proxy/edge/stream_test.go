@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// read pumps a stream until it ends or breaks, and returns what was written.
+// streamRead pumps a stream until it ends or breaks, and returns what was written.
 func streamRead(s *stream, after int) (string, error) {
 	w := httptest.NewRecorder()
 	err := s.Pump(w, after, true, nil)

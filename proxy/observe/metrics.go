@@ -1,4 +1,4 @@
-// Package metrics has the metrics of /metrics: requests and calls, counted at the door, runs of scripts, and the state
+// Package observe has the metrics of /metrics: requests and calls, counted at the door, runs of scripts, and the state
 // at the moment of the scrape. A label is a method, a backend, a tool or an outcome, never a peer's text.
 package observe
 
@@ -97,7 +97,7 @@ func Process(limit int64) []prometheus.Collector {
 	return all
 }
 
-// New makes the metrics of a proxy; state is called for every scrape. They are registered with to, whose owner serves
+// NewMetrics makes the metrics of a proxy; state is called for every scrape. They are registered with to, whose owner serves
 // the page; if to is nil, they have a page of their own, with the metrics of Process(limit).
 func NewMetrics(state func() State, to prometheus.Registerer, limit int64) *Metrics {
 	own := prometheus.NewRegistry()

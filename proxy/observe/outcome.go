@@ -1,5 +1,3 @@
-// Package outcome classifies how a request, a call, a run or an effect of a run ended. Metrics, logs, spans and the
-// audit all use these words, and only this package decides between them.
 package observe
 
 import (
@@ -16,6 +14,9 @@ import (
 	"github.com/vmcp-dev/vmcp/proxy/auth"
 	"github.com/vmcp-dev/vmcp/script"
 )
+
+// This part of the package classifies how a request, a call, a run or an effect of a run ended. Metrics, logs, spans and the
+// audit all use these words, and only this package decides between them.
 
 // An Outcome is how something ended.
 type Outcome uint8

@@ -1,7 +1,3 @@
-// Package spans makes OpenTelemetry spans of requests at the door: request → run → step → backend call. The trace
-// context of a client is read from _meta (traceparent, tracestate, baggage: 2026-07-28, basic, "_meta"), and sent to
-// backends the same way. What _meta does not have is read from the HTTP headers (W3C Trace Context and Baggage), which
-// clients and gateways without knowledge of MCP send.
 package observe
 
 import (
@@ -21,6 +17,11 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 )
 
+// This part of the package makes OpenTelemetry spans of requests at the door: request → run → step → backend call. The trace
+// context of a client is read from _meta (traceparent, tracestate, baggage: 2026-07-28, basic, "_meta"), and sent to
+// backends the same way. What _meta does not have is read from the HTTP headers (W3C Trace Context and Baggage), which
+// clients and gateways without knowledge of MCP send.
+
 var traceContext = propagation.NewCompositeTextMapPropagator(propagation.TraceContext{}, propagation.Baggage{})
 
 // Spans makes spans with the current tracer. If that or the *Spans is nil, it makes none, at the cost of a comparison.
@@ -29,7 +30,7 @@ type Spans struct {
 	hide   func(string) string
 }
 
-// New makes spans with a provider; nil: none. hide replaces secrets in texts.
+// NewSpans makes spans with a provider; nil: none. hide replaces secrets in texts.
 func NewSpans(p trace.TracerProvider, hide func(string) string) *Spans {
 	s := &Spans{hide: hide}
 	s.Use(p)

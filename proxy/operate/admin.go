@@ -1,4 +1,4 @@
-// Package admin is the HTTP API for operators, below /api/v1. Access is checked before, by package gate.
+// Package operate is the HTTP API for operators, below /api/v1. Access is checked before, by package gate.
 //
 //	GET /api/v1/status       status.Status
 //	GET /api/v1/replicas     {"replicas": [status.Replica, …]}
@@ -20,7 +20,7 @@ import (
 	"github.com/vmcp-dev/vmcp/proxy/status"
 )
 
-// Options are the sources of the API.
+// AdminOptions are the sources of the API.
 type AdminOptions struct {
 	Status func() status.Status
 	// Replicas returns the status of all replicas; nil: there is only this one.
@@ -44,7 +44,7 @@ type api struct {
 	followers atomic.Int32 // requests with ?follow
 }
 
-// New returns the handler of the API.
+// newAdmin returns the handler of the API.
 func newAdmin(o AdminOptions) http.Handler {
 	a := &api{AdminOptions: o, mux: http.NewServeMux()}
 	a.mux.HandleFunc("GET /api/v1/status", func(w http.ResponseWriter, _ *http.Request) { a.reply(w, a.Status()) })

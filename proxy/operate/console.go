@@ -1,12 +1,3 @@
-// Package console serves operators: the page and the API below /api/v1, to requests that the gate admits.
-//
-//	GET  /api/v1/runs, /api/v1/runs/ID     status.Run
-//	GET  /api/v1/events                    server-sent events: backend, catalog, run, config
-//	POST /api/v1/tools/NAME/call           {"arguments": {}}: the CallToolResult
-//	POST /api/v1/runs/ID/answer            {"key": "", "action": "accept", "content": {}}
-//
-// and the rest of package admin. A call goes through the same door as every client's, with the principal that the gate
-// found. Nothing else can be changed here.
 package operate
 
 import (
@@ -31,7 +22,17 @@ import (
 	"github.com/vmcp-dev/vmcp/script/durable"
 )
 
-// Options are the parts of the proxy that a Console uses.
+// This part of the package serves operators: the page and the API below /api/v1, to requests that the gate admits.
+//
+//	GET  /api/v1/runs, /api/v1/runs/ID     status.Run
+//	GET  /api/v1/events                    server-sent events: backend, catalog, run, config
+//	POST /api/v1/tools/NAME/call           {"arguments": {}}: the CallToolResult
+//	POST /api/v1/runs/ID/answer            {"key": "", "action": "accept", "content": {}}
+//
+// and the rest of package admin. A call goes through the same door as every client's, with the principal that the gate
+// found. Nothing else can be changed here.
+
+// ConsoleOptions are the parts of the proxy that a Console uses.
 type ConsoleOptions struct {
 	// Admin has the status documents, and serves the rest of the API.
 	Admin AdminOptions
@@ -66,7 +67,7 @@ type settings struct {
 	maxBody                    int64
 }
 
-// New makes a Console; Apply gives it a configuration.
+// NewConsole makes a Console; Apply gives it a configuration.
 func NewConsole(o ConsoleOptions) *Console {
 	c := &Console{o: o, gate: edge.NewGate(), calls: make(chan struct{}, maxCalls), reads: make(chan struct{}, maxReads)}
 	c.events = newEvents(eventsOptions{Now: c.present, Done: o.Admin.Draining})
@@ -106,7 +107,7 @@ func (c *Console) Close() { c.events.Close() }
 // isAPI reports whether a path is of the API.
 func isAPI(path string) bool { return path == "/api" || strings.HasPrefix(path, "/api/") }
 
-// Is reports whether a path is of the API or of the page.
+// ConsoleIs reports whether a path is of the API or of the page.
 func ConsoleIs(path string) bool { return isAPI(path) || isPage(path) }
 
 func isPage(path string) bool { return pageIs(path) || path == "/login" || path == "/logout" }

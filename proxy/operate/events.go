@@ -1,13 +1,3 @@
-// Package events is a hub for server-sent events about the state of an endpoint; each event has the current state of
-// one thing.
-//
-//	hub := events.New(events.Options{Now: present})
-//	hub.Wake()                       // something may have changed
-//	mux.Handle("GET /events", hub)
-//
-// The hub keeps the last event of each thing and nothing else. A listener has the number of the last event that it was
-// sent, and gets the events with higher numbers: a slow one gets fewer events, and does not delay others. One that does
-// not read is disconnected by a write deadline.
 package operate
 
 import (
@@ -22,12 +12,23 @@ import (
 	"time"
 )
 
+// This part of the package is a hub for server-sent events about the state of an endpoint; each event has the current state of
+// one thing.
+//
+//	hub := events.New(events.Options{Now: present})
+//	hub.Wake()                       // something may have changed
+//	mux.Handle("GET /events", hub)
+//
+// The hub keeps the last event of each thing and nothing else. A listener has the number of the last event that it was
+// sent, and gets the events with higher numbers: a slow one gets fewer events, and does not delay others. One that does
+// not read is disconnected by a write deadline.
+
 const (
 	// maxListeners bounds the concurrent listeners.
 	maxListeners = 256
 	// beat is the interval of comments, which show that the connection works.
 	beat = 15 * time.Second
-	// pause is the shortest interval between two reads of the state.
+	// eventsPause is the shortest interval between two reads of the state.
 	eventsPause = 200 * time.Millisecond
 	// takeTime is the write deadline of a connection.
 	takeTime = 10 * time.Second
@@ -48,7 +49,7 @@ func (e *event) mark() []byte {
 	return e.Data
 }
 
-// Options configure a Hub.
+// eventsOptions configure a Hub.
 type eventsOptions struct {
 	// Now returns the current state.
 	Now func() []event
@@ -76,7 +77,7 @@ type numbered struct {
 	number uint64
 }
 
-// New makes a Hub.
+// newEvents makes a Hub.
 func newEvents(o eventsOptions) *hub {
 	return &hub{o: o, poked: make(chan struct{}, 1), last: map[[2]string]*numbered{}, changed: make(chan struct{})}
 }

@@ -13,7 +13,7 @@ import (
 const (
 	// maxFollowers bounds the concurrent requests with ?follow.
 	maxFollowers = 32
-	// pause is how long a follower collects lines before it writes them, so that many lines cost few writes.
+	// adminPause is how long a follower collects lines before it writes them, so that many lines cost few writes.
 	adminPause = 50 * time.Millisecond
 	// defaultTail is the number of earlier lines that are returned without ?tail.
 	defaultTail = 100

@@ -1,5 +1,3 @@
-// Package overview makes the documents of package status from the catalog, the backends and the configuration of an
-// endpoint.
 package operate
 
 import (
@@ -15,6 +13,9 @@ import (
 	"github.com/vmcp-dev/vmcp/proxy/catalog"
 	"github.com/vmcp-dev/vmcp/proxy/status"
 )
+
+// This part of the package makes the documents of package status from the catalog, the backends and the configuration of an
+// endpoint.
 
 // Source is an endpoint at one moment.
 type Source struct {

@@ -1,12 +1,3 @@
-// Package page is the web page for operators: backends, tools with a form to call them, runs with their steps, open
-// questions, and problems.
-//
-//	GET /  /tools  /tools/NAME  /runs  /runs/ID  /backends/NAME  /problems  /assets/…  /favicon.ico
-//
-// Pages are made from the documents of package status; access is decided before (package gate). The script of the pages
-// fetches them again when something has changed, and sends the forms; without it the pages can be read. The content
-// security policy allows only our own script and style. Texts of servers are escaped, and invisible characters are made
-// visible.
 package operate
 
 import (
@@ -27,7 +18,17 @@ import (
 	"github.com/vmcp-dev/vmcp/proxy/status"
 )
 
-// Options are the sources of the pages.
+// This part of the package is the web page for operators: backends, tools with a form to call them, runs with their steps, open
+// questions, and problems.
+//
+//	GET /  /tools  /tools/NAME  /runs  /runs/ID  /backends/NAME  /problems  /assets/…  /favicon.ico
+//
+// Pages are made from the documents of package status; access is decided before (package gate). The script of the pages
+// fetches them again when something has changed, and sends the forms; without it the pages can be read. The content
+// security policy allows only our own script and style. Texts of servers are escaped, and invisible characters are made
+// visible.
+
+// pageOptions are the sources of the pages.
 type pageOptions struct {
 	Status func() status.Status
 	Tools  func() []status.ToolRow
@@ -50,7 +51,7 @@ type Settings struct {
 // pages are the pages of one endpoint. They are safe for concurrent use.
 type pages struct{ o pageOptions }
 
-// New returns the pages.
+// newPage returns the pages.
 func newPage(o pageOptions) *pages {
 	if o.Hide == nil {
 		o.Hide = func(s string) string { return s }
@@ -103,7 +104,7 @@ func (v visitor) head(s *status.Status, title, section string) head {
 	return h
 }
 
-// Is reports whether a path belongs to the pages.
+// pageIs reports whether a path belongs to the pages.
 func pageIs(path string) bool {
 	switch path {
 	case "/", "/tools", "/runs", "/problems", "/favicon.ico":

@@ -12,7 +12,7 @@ import (
 	"github.com/vmcp-dev/vmcp/proxy/status"
 )
 
-// tool describes a tool, with example arguments that are valid for its schema.
+// overviewTool describes a tool, with example arguments that are valid for its schema.
 func overviewTool(e *catalog.Entry, shapes *status.Table) status.Tool {
 	t := status.Tool{
 		ToolRow: row(e), InputSchema: jsonscan.Get(e.Definition, "inputSchema"), OutputSchema: jsonscan.Get(e.Definition, "outputSchema"),

@@ -72,7 +72,7 @@ func (l *limit) covers(tool, origin string) bool {
 	return l.tool == "" || l.tool == tool || strings.Contains(l.tool, ".") && quotaMatches(l.tool, origin)
 }
 
-// matches reports whether a pattern, in which * matches any text, matches the name.
+// quotaMatches reports whether a pattern, in which * matches any text, matches the name.
 func quotaMatches(pattern, name string) bool {
 	first, rest, more := strings.Cut(pattern, "*")
 	name, ok := strings.CutPrefix(name, first)

@@ -1,11 +1,3 @@
-// Package quota limits the rate of tool calls: of all principals, of each principal, and of each tool. It
-// is independent of HTTP and MCP.
-//
-//	var q quota.Quota
-//	q.Apply(cfg.RateLimiting)
-//	if over := q.Take(principal, "github_search", "github.search"); over != nil {
-//		// refused; may be retried after over.RetryAfter
-//	}
 package policy
 
 import (
@@ -18,6 +10,15 @@ import (
 
 	"github.com/vmcp-dev/vmcp/config"
 )
+
+// This part of the package limits the rate of tool calls: of all principals, of each principal, and of each tool. It
+// is independent of HTTP and MCP.
+//
+//	var q quota.Quota
+//	q.Apply(cfg.RateLimiting)
+//	if over := q.Take(principal, "github_search", "github.search"); over != nil {
+//		// refused; may be retried after over.RetryAfter
+//	}
 
 // maxPrincipals bounds the principals with buckets. Beyond it the least recently used one is dropped, and
 // has full buckets again.

@@ -103,7 +103,7 @@ func matching(used []patterns, readOnly bool) ast.Node {
 	return anyOf(alternatives)
 }
 
-// matches returns the condition that a pattern over origins matches the entry.
+// policyMatches returns the condition that a pattern over origins matches the entry.
 func policyMatches(pattern string) ast.Node {
 	if pattern == "*" {
 		return ast.True()

@@ -1,5 +1,3 @@
-// Package adapt converts what backends send to the protocol revision of the client. What needs no change is passed on
-// as the same bytes.
 package runs
 
 import (
@@ -9,6 +7,9 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
+
+// This part of the package converts what backends send to the protocol revision of the client. What needs no change is passed on
+// as the same bytes.
 
 // A Result describes the changes to a backend's result for a client's revision: the resultType and the caching hints
 // that 2026-07-28 requires, members that only that revision has, and the reserved _meta keys, which only the proxy may

@@ -1,4 +1,3 @@
-// Package admission decides when runs of scripts may begin: limits.runs, limits.runsPerPrincipal, and a bounded queue.
 package runs
 
 import (
@@ -13,6 +12,8 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/wire"
 	"github.com/vmcp-dev/vmcp/script"
 )
+
+// This part of the package decides when runs of scripts may begin: limits.runs, limits.runsPerPrincipal, and a bounded queue.
 
 const (
 	// admitWithin is how long a run waits in the queue before it is refused.
@@ -71,7 +72,7 @@ func (a *room) hasEnough(p principal) bool {
 // share is this replica's share of a limit. mu is held.
 func (a *room) share(limit int) int { return (limit + a.replicas - 1) / a.replicas }
 
-// New returns an Admission with the default limits. charged is called with the bytes that all runs have reserved
+// NewAdmission returns an Admission with the default limits. charged is called with the bytes that all runs have reserved
 // whenever they have changed by a step; if it returns a channel, a run that reserves more waits until that is closed.
 func NewAdmission(charged func(int64) (collecting <-chan struct{})) *Admission {
 	a := &Admission{room: &room{Pool: script.NewPool(0, computing(), charged), replicas: 1, byPrincipal: map[principal]int{}}}

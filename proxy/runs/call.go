@@ -22,7 +22,7 @@ import (
 // maxCallDepth bounds the nesting of scripted tools that call scripted tools.
 const maxCallDepth = 8
 
-// A Call is a call of a tool by a script.
+// A HostCall is a call of a tool by a script.
 type HostCall struct {
 	Host    *Host
 	Options builtins.CallOptions

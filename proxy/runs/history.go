@@ -1,13 +1,3 @@
-// Package history keeps what recent runs of scripted tools did, for operators: the runs in progress with their current
-// step, and the last ones that ended with all their steps.
-//
-//	ctx = h.Begin(ctx, history.Run{ID: id, Tool: name, Args: args})
-//	step := history.Steps(ctx)    // called with each effect, also of scripts that the run calls
-//	h.End(ctx, history.End{State: "done", Result: result})
-//	h.List(ctx), h.Find(ctx, id)
-//
-// A run that is kept is in the store of runs as well, with its journal. The store is read first, so that runs of other
-// processes and from before a restart are included. All memory is bounded by the constants below.
 package runs
 
 import (
@@ -24,6 +14,17 @@ import (
 	"github.com/vmcp-dev/vmcp/script/durable"
 )
 
+// This part of the package keeps what recent runs of scripted tools did, for operators: the runs in progress with their current
+// step, and the last ones that ended with all their steps.
+//
+//	ctx = h.Begin(ctx, history.Run{ID: id, Tool: name, Args: args})
+//	step := history.Steps(ctx)    // called with each effect, also of scripts that the run calls
+//	h.End(ctx, history.End{State: "done", Result: result})
+//	h.List(ctx), h.Find(ctx, id)
+//
+// A run that is kept is in the store of runs as well, with its journal. The store is read first, so that runs of other
+// processes and from before a restart are included. All memory is bounded by the constants below.
+
 const (
 	// maxRuns and MaxBytes bound the runs that are not in progress. MaxBytes bounds also those in progress: beyond it
 	// the steps of a run are counted but not kept.
@@ -39,7 +40,7 @@ const (
 	overhead = 200
 )
 
-// Options configure Runs.
+// HistoryOptions configure Runs.
 type HistoryOptions struct {
 	Secrets *secret.Redactor
 	// Store returns the store of runs; nil while there is none.
@@ -60,7 +61,7 @@ type Runs struct {
 	bytes int64              // of past; guarded by mu
 }
 
-// New makes an empty history.
+// NewHistory makes an empty history.
 func NewHistory(o HistoryOptions) *Runs {
 	if o.Secrets == nil {
 		o.Secrets = &secret.Redactor{}
@@ -86,7 +87,7 @@ func (h *Runs) KeepValues(keep bool) {
 	}
 }
 
-// Run describes a part of a run that begins.
+// HistoryRun describes a part of a run that begins.
 type HistoryRun struct {
 	ID, Tool string
 	Args     json.RawMessage

@@ -1,11 +1,3 @@
-// Package host executes parts of runs of scripted tools: it validates arguments and results, and implements what a
-// script asks of its environment (builtins.Host).
-//
-// A Host belongs to one part of a run. It has the catalog with which the part began, and the Request for which it runs.
-// It does not make the calls of the script itself: each goes through the door of the proxy, as a Call passed to
-// Request.Call, which calls back for what only the run knows: the tool that a name means for the run (Call.Find), a
-// nested scripted tool in the same journal (Call.Nested), and requests of backends, which become questions of the run.
-// Runs and their effects are counted in observe.go.
 package runs
 
 import (
@@ -32,6 +24,15 @@ import (
 	"github.com/vmcp-dev/vmcp/script"
 )
 
+// This part of the package executes parts of runs of scripted tools: it validates arguments and results, and implements what a
+// script asks of its environment (builtins.Host).
+//
+// A Host belongs to one part of a run. It has the catalog with which the part began, and the Request for which it runs.
+// It does not make the calls of the script itself: each goes through the door of the proxy, as a Call passed to
+// Request.Call, which calls back for what only the run knows: the tool that a name means for the run (Call.Find), a
+// nested scripted tool in the same journal (Call.Nested), and requests of backends, which become questions of the run.
+// Runs and their effects are counted in observe.go.
+
 // Shared is what the runs of one endpoint share. Only Isolation may be nil.
 type Shared struct {
 	Log       *slog.Logger
@@ -54,7 +55,7 @@ type Shared struct {
 	IsolateAll bool
 }
 
-// A Request is what a run works for: a request of a client, or the call by which another script runs the tool.
+// A HostRequest is what a run works for: a request of a client, or the call by which another script runs the tool.
 type HostRequest interface {
 	Client() *edge.Client
 	// Catalog is the client's current catalog.

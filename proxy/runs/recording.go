@@ -1,6 +1,3 @@
-// Package recording records runs of scripted tools as cases. A cases.Recorder is in the context of a run, package host
-// adds the run's effects to it, and at the end of the run a case is made of it, without secrets. The case is written to
-// a folder after the run has been answered.
 package runs
 
 import (
@@ -22,7 +19,11 @@ import (
 	"github.com/vmcp-dev/vmcp/script"
 )
 
-// Options say where cases go in addition to the folder of a configuration.
+// This part of the package records runs of scripted tools as cases. A cases.Recorder is in the context of a run, package host
+// adds the run's effects to it, and at the end of the run a case is made of it, without secrets. The case is written to
+// a folder after the run has been answered.
+
+// RecordingOptions say where cases go in addition to the folder of a configuration.
 type RecordingOptions struct {
 	Log     *slog.Logger
 	Secrets *secret.Redactor
@@ -42,7 +43,7 @@ type Recorder struct {
 	all map[string]*cases.Recorder // by run; guarded by mu
 }
 
-// New makes a Recorder without a folder; Use sets one.
+// NewRecording makes a Recorder without a folder; Use sets one.
 func NewRecording(o RecordingOptions) *Recorder { return &Recorder{o: o} }
 
 // Target is the recording folder of a configuration.
@@ -132,7 +133,7 @@ func (r *Recorder) forget(run string) {
 	delete(r.all, run)
 }
 
-// Run is a run, or a part of one, that has ended.
+// RecordingRun is a run, or a part of one, that has ended.
 type RecordingRun struct {
 	ID, Tool string
 	Program  *script.Program

@@ -1,4 +1,23 @@
-// Package suspended keeps pending calls of stateless clients in memory between two requests (multi round-trip requests
+package runs
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/json"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/vmcp-dev/vmcp/internal/jsonscan"
+	"github.com/vmcp-dev/vmcp/internal/wire"
+	"github.com/vmcp-dev/vmcp/script/durable"
+)
+
+// This part of the package keeps pending calls of stateless clients in memory between two requests (multi round-trip requests
 // of 2026-07-28), and seals the requestStates that name them.
 //
 // # The life of a Call
@@ -34,24 +53,6 @@
 // slow client. Table.mu is acquired while Call.mu is held (suspend, put). So a method that holds Table.mu must not lock
 // the Call.mu of an attached call: Close locks only those of calls in waiting, and Len reads without a lock whether a
 // call is detached.
-package runs
-
-import (
-	"context"
-	"crypto/rand"
-	"crypto/sha256"
-	"encoding/base64"
-	"encoding/binary"
-	"encoding/json"
-	"strings"
-	"sync"
-	"sync/atomic"
-	"time"
-
-	"github.com/vmcp-dev/vmcp/internal/jsonscan"
-	"github.com/vmcp-dev/vmcp/internal/wire"
-	"github.com/vmcp-dev/vmcp/script/durable"
-)
 
 // A Table has the suspended calls under single-use handles, and seals handles: bound to principal, method and
 // arguments. It also seals the states of runs, which are in their store.
@@ -75,7 +76,7 @@ type waiting struct {
 	timer  *time.Timer
 }
 
-// New makes an empty table, whose calls run on goroutines of spawn. States are valid in this process only, until Use.
+// NewSuspended makes an empty table, whose calls run on goroutines of spawn. States are valid in this process only, until Use.
 func NewSuspended(spawn func(f func()) bool) *Table {
 	t := &Table{spawn: spawn, waiting: map[string]*waiting{}, runs: map[string]*SuspendedCall{}}
 	key := make([]byte, 32)

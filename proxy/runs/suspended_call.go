@@ -16,7 +16,7 @@ import (
 
 const (
 	maxCalls = 1000 // calls that wait for an answer in another request
-	// MaxBytes bounds the memory of all of them, in bytes.
+	// SuspendedMaxBytes bounds the memory of all of them, in bytes.
 	SuspendedMaxBytes = 256 << 20 // bodies and questions of such calls
 
 	maxOfOne      = 250       // calls of one principal, with authentication
@@ -26,7 +26,7 @@ const (
 	keptBytes  = 64 << 10 // and their size
 )
 
-// A Call is a call for a stateless client that may have to ask the client something. It cannot do so during the
+// A SuspendedCall is a call for a stateless client that may have to ask the client something. It cannot do so during the
 // request, so the request ends with the question (input_required) while the call waits here; the client's next request
 // has the answer and is attached to the call (2026-07-28, multi round-trip requests).
 type SuspendedCall struct {

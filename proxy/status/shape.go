@@ -1,4 +1,3 @@
-// Package shape keeps the shape of the last result of each tool: its keys, with types in place of values.
 package status
 
 import (
@@ -11,6 +10,8 @@ import (
 
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 )
+
+// This part of the package keeps the shape of the last result of each tool: its keys, with types in place of values.
 
 const (
 	// maxResult bounds a result that is analysed, maxShape the stored shape, in bytes.
@@ -90,7 +91,7 @@ func (t *Table) Last(tool string) (at time.Time, shape json.RawMessage) {
 	return l.at, l.shape
 }
 
-// Of is the shape of what a script gets from the result of tools/call: the structured content, else the JSON in its
+// shapeOf is the shape of what a script gets from the result of tools/call: the structured content, else the JSON in its
 // only text, else the text; else the content blocks.
 func shapeOf(result []byte) json.RawMessage {
 	value := jsonscan.Get(result, "structuredContent")

@@ -1,5 +1,3 @@
-// Package trace makes the trace of a scripted tool's call for a client: all effects of the run, including those of
-// scripted tools that it called.
 package status
 
 import (
@@ -14,6 +12,9 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/secret"
 	"github.com/vmcp-dev/vmcp/script"
 )
+
+// This part of the package makes the trace of a scripted tool's call for a client: all effects of the run, including those of
+// scripted tools that it called.
 
 // Key is the _meta key by which a client requests a trace, and which the result has. OldKey is its earlier spelling,
 // which is still accepted.
@@ -136,7 +137,7 @@ func (at *recorder) timed() (effects []Effect, took time.Duration) {
 
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
-// Of is the trace of ctx as JSON, nil if there is none. res is nil if the run failed.
+// TraceOf is the trace of ctx as JSON, nil if there is none. res is nil if the run failed.
 func TraceOf(ctx context.Context, tool string, res *script.Result) json.RawMessage {
 	at, ok := ctx.Value(recorderKey{}).(*recorder)
 	if !ok {

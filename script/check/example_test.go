@@ -31,7 +31,7 @@ def run(params):
 	// release.star:5:12: error: undefined: totl; did you mean total? [undefined]
 }
 
-// A Scan collects the tools that a program calls while it is compiled.
+// A ExampleScan collects the tools that a program calls while it is compiled.
 func ExampleScan() {
 	scan := check.NewScan(builtins.Table())
 	_, err := script.Compile(

@@ -1,5 +1,3 @@
-// Package literal evaluates what the text of a script shows without running it: literals, and names that are assigned
-// once, at top level, to one.
 package check
 
 import (
@@ -15,6 +13,9 @@ import (
 	"github.com/vmcp-dev/vmcp/script"
 	"github.com/vmcp-dev/vmcp/script/internal/meter"
 )
+
+// This part of the package evaluates what the text of a script shows without running it: literals, and names that are assigned
+// once, at top level, to one.
 
 // constants are the literal values of a file.
 type constants struct {
@@ -37,7 +38,7 @@ func (*notLiteral) Error() string {
 	return "has to be written out: only literals are read without running the script"
 }
 
-// Of returns the names that are assigned once, at top level, to a literal.
+// literalOf returns the names that are assigned once, at top level, to a literal.
 func literalOf(f *syntax.File) *constants {
 	assigned := map[string]int{}
 	syntax.Walk(f, func(n syntax.Node) bool {

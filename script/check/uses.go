@@ -1,5 +1,3 @@
-// Package uses collects the uses of the names of a file: how each is bound, and where it is read, called and assigned
-// again.
 package check
 
 import (
@@ -8,7 +6,10 @@ import (
 	"github.com/vmcp-dev/vmcp/script/check/types"
 )
 
-// Kind is how a name is bound first.
+// This part of the package collects the uses of the names of a file: how each is bound, and where it is read, called and assigned
+// again.
+
+// usesKind is how a name is bound first.
 type usesKind uint8
 
 // The kinds of bindings.
@@ -44,7 +45,7 @@ type uses struct {
 	loop  []syntax.Node
 }
 
-// Of returns the uses of a resolved file.
+// usesOf returns the uses of a resolved file.
 func usesOf(f *syntax.File) *uses {
 	u := &uses{Loads: map[*syntax.Ident]*syntax.LoadStmt{}, all: map[*syntax.Ident]*name{}, loops: map[*syntax.Ident][]syntax.Node{}}
 	u.stmts(f.Stmts)

@@ -1,6 +1,3 @@
-// Package answers validates and stores the answers of operators to the questions that runs wait for.
-//
-//	err := answers.Give(ctx, store, id, answers.Answer{Key: "1", Action: "accept", Content: content})
 package durable
 
 import (
@@ -11,6 +8,10 @@ import (
 
 	"github.com/vmcp-dev/vmcp/internal/schema"
 )
+
+// This part of the package validates and stores the answers of operators to the questions that runs wait for.
+//
+//	err := answers.Give(ctx, store, id, answers.Answer{Key: "1", Action: "accept", Content: content})
 
 // Answer is the answer to a question, with the fields of an ElicitResult of MCP.
 type Answer struct {

@@ -1,5 +1,3 @@
-// Package memory is the store of runs in the memory of the process: runs outlive their requests, but not the
-// process. A proxy without sessionStorage uses it.
 package durable
 
 import (
@@ -16,9 +14,12 @@ import (
 	"github.com/vmcp-dev/vmcp/script"
 )
 
+// This part of the package is the store of runs in the memory of the process: runs outlive their requests, but not the
+// process. A proxy without sessionStorage uses it.
+
 var errClosed = fmt.Errorf("%w: it is closed", ErrUnavailable)
 
-// Store is a runs.Store in memory. New makes one.
+// MemoryStore is a runs.Store in memory. New makes one.
 type MemoryStore struct {
 	options Options
 	pool    *script.Pool
@@ -49,7 +50,7 @@ type run struct {
 	weight   int64           // bytes that are counted for it: 0 while it is executed
 }
 
-// New returns an empty store. The sizes of its runs without an owner are counted in the pool and bounded by in.MostKept, see
+// NewMemory returns an empty store. The sizes of its runs without an owner are counted in the pool and bounded by in.MostKept, see
 // [Store.fit]; the journal of a run that is executed is charged to the budget of that run instead.
 func NewMemory(o Options, in *script.Pool) *MemoryStore {
 	return &MemoryStore{options: o.WithDefaults(), pool: in, runs: map[string]*run{}, live: map[string]*run{}, keys: map[[2]string]*run{}, changed: make(chan struct{}), of: map[string]int64{}, ended: list.New()}

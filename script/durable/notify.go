@@ -1,8 +1,3 @@
-// Package notify sends a notification when a run needs somebody: by an HTTP request, or by a call of a tool. A
-// notification has the id, the tool and the new state of the run, and none of its contents.
-//
-// Events stay in the outbox of the store until they were delivered. So each is delivered at least once, also when
-// this process ends in between, and may be delivered twice, with the same id.
 package durable
 
 import (
@@ -20,6 +15,12 @@ import (
 	"time"
 )
 
+// This part of the package sends a notification when a run needs somebody: by an HTTP request, or by a call of a tool. A
+// notification has the id, the tool and the new state of the run, and none of its contents.
+//
+// Events stay in the outbox of the store until they were delivered. So each is delivered at least once, also when
+// this process ends in between, and may be delivered twice, with the same id.
+
 const (
 	pollInterval = time.Second      // how often the outbox is read
 	sendTimeout  = 10 * time.Second // of one event
@@ -29,7 +30,7 @@ const (
 	maxResponse  = 64 << 10 // bytes that are read of a response
 )
 
-// Options are those of Run.
+// NotifyOptions are those of Run.
 type NotifyOptions struct {
 	Outbox Outbox
 	Log    *slog.Logger

@@ -1,4 +1,4 @@
-// Package runs defines how runs of scripted tools outlive a request and their process: what a store
+// Package durable defines how runs of scripted tools outlive a request and their process: what a store
 // keeps of a run, what every store promises, and the states of a run.
 //
 // A run is begun once (Start, or Create with the entries of its journal so far), acquired by

@@ -1,13 +1,3 @@
-// Package seal authenticates stored and sent bytes, and optionally encrypts them: a change by somebody without a
-// key of the ring is detected when they are opened.
-//
-// A sealed text is
-//
-//	form(1) | length of the key's id(1) | id | nonce(12) | AES-256-GCM      form 1
-//	form(1) | length of the key's id(1) | id | HMAC-SHA-256/128 | text      form 2, not encrypted
-//
-// and is bound to a purpose and a context, such as the row and the column in which it is stored: Open refuses it
-// with others. Each purpose has separate keys, derived by HKDF-SHA-256 from those of the ring.
 package durable
 
 import (
@@ -22,6 +12,17 @@ import (
 	"sync"
 	"sync/atomic"
 )
+
+// This part of the package authenticates stored and sent bytes, and optionally encrypts them: a change by somebody without a
+// key of the ring is detected when they are opened.
+//
+// A sealed text is
+//
+//	form(1) | length of the key's id(1) | id | nonce(12) | AES-256-GCM      form 1
+//	form(1) | length of the key's id(1) | id | HMAC-SHA-256/128 | text      form 2, not encrypted
+//
+// and is bound to a purpose and a context, such as the row and the column in which it is stored: Open refuses it
+// with others. Each purpose has separate keys, derived by HKDF-SHA-256 from those of the ring.
 
 // Purposes of keys: what the keys that are derived for each of them seal.
 const (
@@ -78,7 +79,7 @@ type derived struct {
 	aead cipher.AEAD
 }
 
-// New returns a ring of keys, the first of which seals. See Replace for its errors.
+// NewSeal returns a ring of keys, the first of which seals. See Replace for its errors.
 func NewSeal(keys []Key) (*Ring, error) {
 	r := &Ring{}
 	return r, r.Replace(keys)

@@ -1,4 +1,4 @@
-// Package starfmt formats scripts for vmcp fmt. It changes their layout only: after each
+// Package format formats scripts for vmcp fmt. It changes their layout only: after each
 // formatting the trees before and after are compared.
 //
 //	text, err := starfmt.Format(script.File{Name: "a.star", Source: src})

@@ -29,7 +29,7 @@ func regional(t *testing.T, header string) string {
 	return b.Start(t)
 }
 
-// serve serves a vmcp on a listener until the returned function is called: with its streams ended one by one, or cut.
+// bridgeServe serves a vmcp on a listener until the returned function is called: with its streams ended one by one, or cut.
 func bridgeServe(t *testing.T, l net.Listener, backends ...config.Backend) (stop func(graceful bool)) {
 	t.Helper()
 	p := proxy.New(proxy.Options{Version: "test"})

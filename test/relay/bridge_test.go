@@ -131,7 +131,7 @@ func client(t *testing.T, b *bridged, revision string) (*mcp.ClientSession, *eve
 	return s, e
 }
 
-// call is the text that a tool returns.
+// bridgeCall is the text that a tool returns.
 func bridgeCall(ctx context.Context, s *mcp.ClientSession, name string, args map[string]any) (string, error) {
 	params := &mcp.CallToolParams{Meta: mcp.Meta{mcp.MetaKeyLogLevel: "info"}, Name: name, Arguments: args}
 	params.SetProgressToken("p")

@@ -29,7 +29,7 @@ const asBackend = "VMCP_FIDELITY_BACKEND"
 // notBefore2607 is a result that only backends and clients of 2026-07-28 may have.
 const notBefore2607 = "structured content that is no object"
 
-// Results that a decoder would change: with unknown fields, zero
+// results that a decoder would change: with unknown fields, zero
 // values, numbers that no float64 has, order, escapes and spaces.
 var results = []struct{ name, method, params, result string }{
 	{"vendor fields", "tools/call", `{"name":"t","arguments":{"case":0}}`,
@@ -63,7 +63,7 @@ var results = []struct{ name, method, params, result string }{
 		`{"completion":{"values":["b","a"],"total":1.0,"vendor":{}},"x":[]}`},
 }
 
-// Definitions that a typed model would change or refuse.
+// definitions that a typed model would change or refuse.
 var definitions = map[string][]string{
 	"tools": {
 		`{"name":"t","inputSchema":{}}`,

@@ -1,9 +1,10 @@
-// Package payload holds the results of calls in pooled memory: whole ones (Response.Result), and
-// ones that are forwarded while they are received (Stream). During a stream the call's clock runs
-// only while data of the backend is waited for.
 package conn
 
 import "sync"
+
+// This part of the package holds the results of calls in pooled memory: whole ones (Response.Result), and
+// ones that are forwarded while they are received (Stream). During a stream the call's clock runs
+// only while data of the backend is waited for.
 
 // Responses of up to Small bytes use a small buffer, of up to Large bytes a large one; larger ones
 // are streamed where the transport allows it.

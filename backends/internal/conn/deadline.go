@@ -1,5 +1,3 @@
-// Package deadline has the timeout of one call, which progress extends, and which is
-// suspended while the backend waits for the client or the client for its bytes.
 package conn
 
 import (
@@ -7,6 +5,9 @@ import (
 	"sync"
 	"time"
 )
+
+// This part of the package has the timeout of one call, which progress extends, and which is
+// suspended while the backend waits for the client or the client for its bytes.
 
 // maxCallTime bounds a call that keeps sending progress notifications.
 const maxCallTime = time.Hour

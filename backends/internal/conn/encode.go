@@ -1,5 +1,3 @@
-// Package encode encodes requests to a backend with the _meta of this hop, and the params of the
-// proxy's own requests.
 package conn
 
 import (
@@ -10,11 +8,14 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
 
+// This part of the package encodes requests to a backend with the _meta of this hop, and the params of the
+// proxy's own requests.
+
 // metaPrincipal is the member of _meta with the caller's principal. One sent by a client
 // is removed.
 const metaPrincipal = "dev.vmcp/principal"
 
-// Request is a request to a backend.
+// EncodeRequest is a request to a backend.
 type EncodeRequest struct {
 	ID     int64
 	Method string
@@ -147,7 +148,7 @@ func (r *EncodeRequest) meta() []byte {
 	return b
 }
 
-// Cancelled returns the notification that the request with an id is cancelled.
+// encodeCancelled returns the notification that the request with an id is cancelled.
 func encodeCancelled(id int64) []byte {
 	return wire.Notification(wire.Cancelled, new(jsonscan.Object).Int("requestId", id).Text("reason", "the caller gave up").JSON())
 }

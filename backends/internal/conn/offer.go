@@ -1,5 +1,3 @@
-// Package listing reads the lists of a server page by page, with their caching hints. The lists of a
-// private session that differ from the shared ones are kept separately (Own).
 package conn
 
 import (
@@ -9,6 +7,9 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
+
+// This part of the package reads the lists of a server page by page, with their caching hints. The lists of a
+// private session that differ from the shared ones are kept separately (Own).
 
 // Offer is the lists and the peer info of a backend. It is immutable.
 type Offer struct {

@@ -1,4 +1,3 @@
-// Package questions tracks the requests of a backend that a client has not answered yet.
 package conn
 
 import (
@@ -7,6 +6,8 @@ import (
 	"sync"
 )
 
+// This part of the package tracks the requests of a backend that a client has not answered yet.
+
 // Table has the unanswered requests of one connection.
 type Table struct {
 	mu      sync.Mutex
@@ -14,7 +15,7 @@ type Table struct {
 	changed chan struct{}                 // guarded by mu; closed and replaced when one is answered
 }
 
-// New returns an empty table.
+// NewQuestions returns an empty table.
 func NewQuestions() *Table {
 	return &Table{open: map[string]context.CancelFunc{}, changed: make(chan struct{})}
 }

@@ -1,5 +1,3 @@
-// Package queue has the queue between the reader of a connection and one of its calls: the call's
-// messages in order, and then its response.
 package conn
 
 import (
@@ -9,6 +7,9 @@ import (
 
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
+
+// This part of the package has the queue between the reader of a connection and one of its calls: the call's
+// messages in order, and then its response.
 
 // Queue is the messages for one call, in order, the response last.
 type Queue struct {
@@ -29,7 +30,7 @@ var ErrFull = errors.New("cancelled: the client reads its messages too slowly")
 // maxQueued bounds the queued messages of one call, in bytes.
 const maxQueued = 4 << 20
 
-// New returns an empty queue.
+// NewQueue returns an empty queue.
 func NewQueue() *Queue {
 	return &Queue{signal: make(chan struct{}, 1), room: make(chan struct{}, 1)}
 }

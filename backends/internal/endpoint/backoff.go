@@ -1,5 +1,3 @@
-// Package pace limits repetition: calls to a failing backend (Breaker), retries (Backoff),
-// lines in the log (Limiter, Outage).
 package endpoint
 
 import (
@@ -7,6 +5,9 @@ import (
 	"math/rand/v2"
 	"time"
 )
+
+// This part of the package limits repetition: calls to a failing backend (Breaker), retries (Backoff),
+// lines in the log (Limiter, Outage).
 
 // Sleep waits for d or for the end of ctx, whose cause it then returns.
 func Sleep(ctx context.Context, d time.Duration) error {

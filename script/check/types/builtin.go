@@ -1,5 +1,3 @@
-// Package callable describes by types what scripts can call besides their own functions: rows of the table of
-// builtins, functions of the language, methods of values; what each accepts, returns and changes.
 package types
 
 import (
@@ -8,6 +6,9 @@ import (
 
 	"go.starlark.net/syntax"
 )
+
+// This part of the package describes by types what scripts can call besides their own functions: rows of the table of
+// builtins, functions of the language, methods of values; what each accepts, returns and changes.
 
 // Builtin is a row of the table of builtins, for checks.
 type Builtin struct {

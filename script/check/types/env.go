@@ -1,5 +1,3 @@
-// Package env holds what is known of the variables of a script at one point of its text: the state that the paths to
-// that point leave, and what a function sees of it.
 package types
 
 import (
@@ -7,6 +5,9 @@ import (
 
 	"go.starlark.net/syntax"
 )
+
+// This part of the package holds what is known of the variables of a script at one point of its text: the state that the paths to
+// that point leave, and what a function sees of it.
 
 // State holds the types of the variables at one point of the text, of all functions that are being followed. A missing
 // variable may be anything.
@@ -21,7 +22,7 @@ func (s *State) Clone() *State { return &State{Vars: maps.Clone(s.Vars), Dead: s
 // Ended returns the state after a point from which execution does not continue.
 func (s *State) Ended() *State { return &State{Vars: s.Vars, Dead: true} }
 
-// Join returns the state where two paths meet.
+// envJoin returns the state where two paths meet.
 func envJoin(a, b *State) *State {
 	switch {
 	case a.Dead:

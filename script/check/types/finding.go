@@ -1,5 +1,3 @@
-// Package finding defines the mistakes that following types finds, and words their messages: types, expressions,
-// numbers of things, and suggestions.
 package types
 
 import (
@@ -13,7 +11,10 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/display"
 )
 
-// Problem is a mistake, with the node that causes it.
+// This part of the package defines the mistakes that following types finds, and words their messages: types, expressions,
+// numbers of things, and suggestions.
+
+// FindingProblem is a mistake, with the node that causes it.
 type FindingProblem struct {
 	Code          string
 	Warning       bool

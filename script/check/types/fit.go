@@ -1,5 +1,3 @@
-// Package fit checks values of a script against JSON Schemas, as far as its text shows them: arguments against the
-// input schemas of tools, results against the declared output.
 package types
 
 import (
@@ -14,6 +12,9 @@ import (
 
 	"github.com/vmcp-dev/vmcp/script/internal/meter"
 )
+
+// This part of the package checks values of a script against JSON Schemas, as far as its text shows them: arguments against the
+// input schemas of tools, results against the declared output.
 
 // checker checks values against schemas.
 type checker struct {

@@ -1,8 +1,3 @@
-// Package flow follows the types of values through a script: from the schemas of tools through variables, helpers,
-// comprehensions and guards, and reports where they do not fit.
-//
-// A function is followed once for each call in the text, with the types of that call. A problem is reported if it
-// exists for every member of a union; where that is not known, nothing is reported.
 package types
 
 import (
@@ -12,7 +7,13 @@ import (
 	"go.starlark.net/syntax"
 )
 
-// Problem is a mistake, with its file.
+// This part of the package follows the types of values through a script: from the schemas of tools through variables, helpers,
+// comprehensions and guards, and reports where they do not fit.
+//
+// A function is followed once for each call in the text, with the types of that call. A problem is reported if it
+// exists for every member of a union; where that is not known, nothing is reported.
+
+// FlowProblem is a mistake, with its file.
 type FlowProblem struct {
 	FindingProblem
 	Unit       *Unit

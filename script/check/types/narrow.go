@@ -1,5 +1,3 @@
-// Package narrow derives what a condition proves about values: which of their possible types remain where it is true
-// or false, and which fields are present.
 package types
 
 import (
@@ -8,6 +6,9 @@ import (
 	"github.com/vmcp-dev/vmcp/script/internal/meter"
 	"go.starlark.net/syntax"
 )
+
+// This part of the package derives what a condition proves about values: which of their possible types remain where it is true
+// or false, and which fields are present.
 
 // Refiner narrows what is known of variables by conditions.
 type Refiner struct {

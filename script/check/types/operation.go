@@ -1,4 +1,3 @@
-// Package operation returns the types of the results of operators, loops and formats from the types of their operands.
 package types
 
 import (
@@ -9,6 +8,8 @@ import (
 
 	"go.starlark.net/syntax"
 )
+
+// This part of the package returns the types of the results of operators, loops and formats from the types of their operands.
 
 // some reports whether an operand is valid with some member of the other side.
 func some(op syntax.Token, a *Atom, other Type, swapped bool) bool {
@@ -36,7 +37,7 @@ func unknown(op syntax.Token, left, right Type) Type {
 	return Any
 }
 
-// Of returns the result of an operator for two kinds; ok is false when it fails.
+// operationOf returns the result of an operator for two kinds; ok is false when it fails.
 func operationOf(op syntax.Token, a, b *Atom) (Type, bool) {
 	numbers := isNumber(a.Kind) && isNumber(b.Kind)
 	integers := a.Kind == Int && b.Kind == Int
@@ -215,7 +216,7 @@ func verbs(s string) (verbs []byte, keyed bool, bad string) {
 	return verbs, keyed, ""
 }
 
-// Iterable reports whether a value can be iterated over.
+// operationIterable reports whether a value can be iterated over.
 func operationIterable(a *Atom) bool {
 	switch a.Kind {
 	case List, tuple, Set, Dict, Iterable, Range, Bytes:
@@ -268,7 +269,7 @@ func keysOf(a *Atom) Type {
 	return Any
 }
 
-// Literal returns the type of a literal.
+// operationLiteral returns the type of a literal.
 func operationLiteral(x *syntax.Literal) Type {
 	switch v := x.Value.(type) {
 	case string:

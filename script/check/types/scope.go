@@ -1,11 +1,12 @@
-// Package scope collects what the text of a file shows of its variables before types are followed: where each is
-// bound, how often it is assigned, and what may change its value.
 package types
 
 import (
 	"go.starlark.net/resolve"
 	"go.starlark.net/syntax"
 )
+
+// This part of the package collects what the text of a file shows of its variables before types are followed: where each is
+// bound, how often it is assigned, and what may change its value.
 
 // Scopes are the variables of a file. A variable is identified by the identifier that binds it first, which the
 // resolver notes for every use, in inner functions too.
@@ -40,7 +41,7 @@ func First(id *syntax.Ident) *syntax.Ident {
 	return nil
 }
 
-// Of returns the variables of a resolved file.
+// ScopeOf returns the variables of a resolved file.
 func ScopeOf(tree *syntax.File) *Scopes {
 	s := &Scopes{Vars: map[*syntax.Ident]*Variable{}, Globals: map[string]*syntax.Ident{}, Defs: map[string]*syntax.DefStmt{}, Wild: map[string]bool{}}
 	w := &scopeWalk{Scopes: s}

@@ -1,7 +1,5 @@
 //go:build unix
 
-// Package pgtest starts a PostgreSQL server for tests: in a temporary folder, as a user other than
-// root, listening on a Unix socket in that folder.
 package runstest
 
 import (
@@ -18,6 +16,9 @@ import (
 
 	"github.com/vmcp-dev/vmcp/internal/testmode"
 )
+
+// This part of the package starts a PostgreSQL server for tests: in a temporary folder, as a user other than
+// root, listening on a Unix socket in that folder.
 
 // Server is a PostgreSQL server that is stopped when its test ends.
 type Server struct {

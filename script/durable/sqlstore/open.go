@@ -1,4 +1,3 @@
-// Package open opens the store of runs that a configuration names in sessionStorage.
 package sqlstore
 
 import (
@@ -10,6 +9,8 @@ import (
 
 	durablepkg "github.com/vmcp-dev/vmcp/script/durable"
 )
+
+// This part of the package opens the store of runs that a configuration names in sessionStorage.
 
 // How are the options of the process that opens a store.
 type How struct {

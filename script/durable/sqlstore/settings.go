@@ -1,5 +1,3 @@
-// Package settings converts the settings of a configuration for stored runs into the types of the
-// stores. It imports no database: see runs/open for that.
 package sqlstore
 
 import (
@@ -10,7 +8,10 @@ import (
 	"github.com/vmcp-dev/vmcp/script/durable"
 )
 
-// Options returns the options of c.Runs.
+// This part of the package converts the settings of a configuration for stored runs into the types of the
+// stores. It imports no database: see runs/open for that.
+
+// settingsOptions returns the options of c.Runs.
 func settingsOptions(c *config.Config) durable.Options {
 	r := c.Runs
 	o := durable.Options{Lease: r.Lease.Std(), MaxEntries: r.MaxEntries, MaxBytes: int64(r.MaxBytes), Keep: durable.Keep(r.Retention.Keep)}

@@ -217,7 +217,7 @@ func TestModulesAreWhatTheyWere(t *testing.T) {
 	}
 }
 
-// docs/limits.md shows the tables.
+// TestClassesInDocs/limits.md shows the tables.
 func TestClassesInDocs(t *testing.T) {
 	rows := []string{"| what | charged |", "|---|---|"}
 	row := func(name, class string) {

@@ -1,4 +1,3 @@
-// Package cover counts which statements and which outcomes of conditions were reached in programs.
 package meter
 
 import (
@@ -9,6 +8,8 @@ import (
 
 	"go.starlark.net/syntax"
 )
+
+// This part of the package counts which statements and which outcomes of conditions were reached in programs.
 
 // Set has the counts of the programs that are compiled with it. The zero value is ready for use, by concurrent runs
 // too.

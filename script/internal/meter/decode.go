@@ -1,4 +1,3 @@
-// Package value decodes JSON into Starlark values and encodes them, charging a budget as it goes.
 package meter
 
 import (
@@ -8,6 +7,8 @@ import (
 
 	"go.starlark.net/starlark"
 )
+
+// This part of the package decodes JSON into Starlark values and encodes them, charging a budget as it goes.
 
 // Decode makes a Starlark value from one JSON text, directly from its bytes.
 //

@@ -1,4 +1,3 @@
-// Package ending has the errors with which runs end without a result, and bounds the text of failures.
 package meter
 
 import (
@@ -12,6 +11,8 @@ import (
 
 	"github.com/vmcp-dev/vmcp/internal/display"
 )
+
+// This part of the package has the errors with which runs end without a result, and bounds the text of failures.
 
 // Suspended says that the run cannot continue inside this request: it needs an answer that only a later request can
 // bring, or waits longer than a request may. The same program run again over the same journal resumes it. A script

@@ -1,5 +1,3 @@
-// Package repr writes values as the interpreter does, and charges before each piece: shared parts are written as often
-// as they occur.
 package meter
 
 import (
@@ -12,7 +10,10 @@ import (
 	"go.starlark.net/starlarkstruct"
 )
 
-// MaxNesting bounds how deep a value may be nested to be written out.
+// This part of the package writes values as the interpreter does, and charges before each piece: shared parts are written as often
+// as they occur.
+
+// maxNesting bounds how deep a value may be nested to be written out.
 const maxNesting = 400
 
 // Payer charges for what is written. Its errors end the writing.
@@ -27,7 +28,7 @@ type Payer interface {
 	Room() int64
 }
 
-// Of returns repr(v).
+// reprOf returns repr(v).
 func reprOf(v starlark.Value, p Payer) (string, error) {
 	w := writer{payer: p}
 	if err := w.value(v, 0); err != nil {

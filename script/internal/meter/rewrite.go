@@ -1,5 +1,3 @@
-// Package rewrite prepares the tree of a file for the interpreter: Check refuses trees that are too large for later
-// passes; Instrument makes every operation that can allocate, or work more than a step is worth, ask the budget first.
 package meter
 
 import (
@@ -8,6 +6,9 @@ import (
 
 	"go.starlark.net/syntax"
 )
+
+// This part of the package prepares the tree of a file for the interpreter: Check refuses trees that are too large for later
+// passes; Instrument makes every operation that can allocate, or work more than a step is worth, ask the budget first.
 
 // Instrument rewrites the tree of a file so that every operation that can allocate, or work more than a step is worth,
 // asks the budget of its run first. Positions do not change. It returns the functions whose frames are large.

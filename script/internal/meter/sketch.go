@@ -1,7 +1,8 @@
-// Package sketch counts the hashes of the keys of a table, to estimate the cost of a search among colliding ones.
 package meter
 
 import "go.starlark.net/starlark"
+
+// This part of the package counts the hashes of the keys of a table, to estimate the cost of a search among colliding ones.
 
 // bulky is the cost in steps from which on the comparison of a key counts.
 const bulky = 4
@@ -51,7 +52,7 @@ func (s *sketch) Crowd(k starlark.Value, weight int64) crowd {
 	return crowd{int64(*low) - byChance, int64(min(*low, *all)) - byChance}
 }
 
-// New returns an empty sketch of so many cells, a power of two, for a table that has had at most peak entries.
+// newSketch returns an empty sketch of so many cells, a power of two, for a table that has had at most peak entries.
 func newSketch(cells, peak int) *sketch {
 	return &sketch{low: make([]int32, cells), all: make([]int32, cells), peak: peak}
 }

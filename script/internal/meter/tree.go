@@ -1,7 +1,8 @@
-// Package tree has what the passes over the syntax tree of a script have in common.
 package meter
 
 import "go.starlark.net/syntax"
+
+// This part of the package has what the passes over the syntax tree of a script have in common.
 
 // EachName calls f for the names that an assignment to x binds.
 func EachName(x syntax.Expr, f func(*syntax.Ident)) {

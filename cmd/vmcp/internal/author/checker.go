@@ -1,4 +1,4 @@
-// Package checker is the command vmcp check: it checks scripts against the tools that they call.
+// Package author is the command vmcp check: it checks scripts against the tools that they call.
 package author
 
 import (
@@ -28,7 +28,7 @@ import (
 	"github.com/vmcp-dev/vmcp/proxy/catalog"
 )
 
-// Env is what the command needs of the program.
+// CheckEnv is what the command needs of the program.
 type CheckEnv struct {
 	Out         io.Writer
 	DefaultFile string
@@ -42,13 +42,13 @@ type CheckEnv struct {
 	Gather func(context.Context, *config.Config) (*lock.File, error)
 }
 
-// flags are the flags of the command.
+// checkFlags are the flags of the command.
 type checkFlags struct {
 	config, lock, explain, output string
 	live, strict, fix             bool
 }
 
-// Command returns the command.
+// CheckCommand returns the command.
 func CheckCommand(e CheckEnv) *cobra.Command {
 	var f checkFlags
 	c := &cobra.Command{
@@ -277,7 +277,7 @@ func (e CheckEnv) checkLive(ctx context.Context, cfg *config.Config, known *lock
 	return append(problems, Problems(cfg, both, live)...), failed, nil
 }
 
-// below returns the problems in the files and folders of paths, or all when paths is empty.
+// checkedBelow returns the problems in the files and folders of paths, or all when paths is empty.
 func checkedBelow(problems diag.Problems, paths []string) diag.Problems {
 	if len(paths) == 0 {
 		return problems

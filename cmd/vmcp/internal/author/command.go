@@ -42,7 +42,7 @@ func (f *Flags) Check() error {
 	return nil
 }
 
-// Command is one invocation of the command.
+// TestCommand is one invocation of the command.
 type TestCommand struct {
 	Flags
 	Paths []string

@@ -1,4 +1,3 @@
-// Package drift finds what breaks in scripts because backends offer something else than vmcp.lock says.
 package author
 
 import (
@@ -13,6 +12,8 @@ import (
 	"github.com/vmcp-dev/vmcp/proxy"
 	"github.com/vmcp-dev/vmcp/proxy/catalog"
 )
+
+// This part of the package finds what breaks in scripts because backends offer something else than vmcp.lock says.
 
 // Problems returns a problem for each line of a script that a change breaks: one that passes its checks with the
 // lock, and not with what the backends offer now. A change that breaks no line is reported at its

@@ -1,8 +1,3 @@
-// Package fake is an MCP server that answers from recorded cases: every tool that was called in them,
-// with the definitions of a lock file, and the recorded scripted tools themselves.
-//
-//	s, err := fake.New(all, fake.Options{Lock: f})
-//	err = s.Run(ctx, in, out)
 package author
 
 import (
@@ -24,7 +19,13 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 )
 
-// Options say how the tools are described. The zero value serves them without descriptions and schemas.
+// This part of the package is an MCP server that answers from recorded cases: every tool that was called in them,
+// with the definitions of a lock file, and the recorded scripted tools themselves.
+//
+//	s, err := fake.New(all, fake.Options{Lock: f})
+//	err = s.Run(ctx, in, out)
+
+// FakeOptions say how the tools are described. The zero value serves them without descriptions and schemas.
 type FakeOptions struct {
 	Version string         // of this program
 	Lock    *lock.File     // the definitions of backends' tools; nil: none
@@ -42,7 +43,7 @@ type Server struct {
 	tools map[string]*fakeTool
 }
 
-// tool is one recorded tool with its calls.
+// fakeTool is one recorded tool with its calls.
 type fakeTool struct {
 	name    string
 	calls   []call

@@ -1,4 +1,3 @@
-// Package fixer applies the fixes of problems to files.
 package author
 
 import (
@@ -12,6 +11,8 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/diag"
 	"github.com/vmcp-dev/vmcp/internal/files"
 )
+
+// This part of the package applies the fixes of problems to files.
 
 // Apply writes the safe fixes of problems into their files, and returns the problems that are fixed.
 // Of fixes that overlap only the first is applied; the others may be after another check. A file is replaced

@@ -1,5 +1,3 @@
-// Package formatter formats the files that a person names: scripts, folders of them, and the
-// scripts inside of configurations.
 package author
 
 import (
@@ -20,6 +18,9 @@ import (
 	"github.com/vmcp-dev/vmcp/script/check"
 	"github.com/vmcp-dev/vmcp/script/format"
 )
+
+// This part of the package formats the files that a person names: scripts, folders of them, and the
+// scripts inside of configurations.
 
 // UsageError is a path that is not there, or is nothing that can be formatted.
 type UsageError string
@@ -66,7 +67,7 @@ func Files(paths []string) (found []string, err error) {
 	return found, nil
 }
 
-// below calls add with the scripts in a folder, at any depth, but not in hidden folders.
+// formattedBelow calls add with the scripts in a folder, at any depth, but not in hidden folders.
 func formattedBelow(dir string, add func(string)) error {
 	return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		switch {

@@ -1,4 +1,3 @@
-// Package offers asks the backends of a configuration for what they offer, for a lock file.
 package author
 
 import (
@@ -16,6 +15,8 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/secret"
 )
 
+// This part of the package asks the backends of a configuration for what they offer, for a lock file.
+
 const (
 	settleTime = 15 * time.Second
 	// fetchTime is settleTime where a command may have to fetch a server first.
@@ -32,7 +33,7 @@ func Time(cfg *config.Config) time.Duration {
 	return settleTime
 }
 
-// Options say how long and as whom backends are asked.
+// OffersOptions say how long and as whom backends are asked.
 type OffersOptions struct {
 	Log     *slog.Logger
 	Secrets *secret.Redactor // of the configuration; none of them may be in the lock

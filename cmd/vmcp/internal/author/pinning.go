@@ -1,4 +1,3 @@
-// Package pinning is the command vmcp lock: it writes what backends offer to vmcp.lock, or compares the two.
 package author
 
 import (
@@ -22,7 +21,9 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/display"
 )
 
-// Env is what the command needs of the program that it is part of.
+// This part of the package is the command vmcp lock: it writes what backends offer to vmcp.lock, or compares the two.
+
+// LockEnv is what the command needs of the program that it is part of.
 type LockEnv struct {
 	Out         io.Writer
 	DefaultFile string
@@ -38,14 +39,14 @@ type LockEnv struct {
 	Reported error
 }
 
-// flags are the flags of the command.
+// lockFlags are the flags of the command.
 type lockFlags struct {
 	config, file   string
 	check          bool
 	only, backends []string
 }
 
-// Command returns the command.
+// LockCommand returns the command.
 func LockCommand(e LockEnv) *cobra.Command {
 	var f lockFlags
 	c := &cobra.Command{

@@ -11,7 +11,7 @@ import (
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/cli"
 )
 
-// Form is the end of the help, which describes the JSON.
+// TestForm is the end of the help, which describes the JSON.
 var TestForm = cli.Of(suite.Report{})
 
 // WriteText prints the tests that did not pass, a line for each problem, and a summary.

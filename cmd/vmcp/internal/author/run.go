@@ -11,7 +11,7 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/diag"
 )
 
-// Options say what is done and how it is reported.
+// FormatOptions say what is done and how it is reported.
 type FormatOptions struct {
 	Check  bool   // write nothing
 	JSON   bool   // results for machines
@@ -33,7 +33,7 @@ var ErrReported = errors.New("reported already")
 // standardInput is the name of standard input in messages.
 const standardInput = "<stdin>"
 
-// Run formats paths: files and folders in place, "-" from In to Out.
+// FormatterRun formats paths: files and folders in place, "-" from In to Out.
 func FormatterRun(ctx context.Context, paths []string, o FormatOptions) error {
 	if len(paths) == 1 && paths[0] == "-" {
 		return o.input()
@@ -118,7 +118,7 @@ type report struct {
 	Problems diag.Problems `json:"problems"`
 }
 
-// Form is the end of the help, which describes that JSON.
+// FormatForm is the end of the help, which describes that JSON.
 var FormatForm = cli.Of(report{})
 
 func (o FormatOptions) finish(results []result, problems diag.Problems) error {

@@ -1,5 +1,3 @@
-// Package scripttests is the command vmcp test: it finds the tests of a configuration, runs them
-// against the definitions in the lock, without a backend, and prints the results.
 package author
 
 import (
@@ -25,7 +23,10 @@ import (
 	"github.com/vmcp-dev/vmcp/script"
 )
 
-// Options say which tests run, and how.
+// This part of the package is the command vmcp test: it finds the tests of a configuration, runs them
+// against the definitions in the lock, without a backend, and prints the results.
+
+// TestOptions say which tests run, and how.
 type TestOptions struct {
 	Config *config.Config
 	// Paths are files and folders; none: all tests of the configuration.
@@ -42,7 +43,7 @@ type TestOptions struct {
 	Done   func(suite.Test)
 }
 
-// Run runs the tests. The error is a usage.Error for a path that does not exist.
+// RunTests runs the tests. The error is a usage.Error for a path that does not exist.
 func RunTests(ctx context.Context, o TestOptions) (*suite.Report, error) {
 	r := &runner{TestOptions: o}
 	if err := r.read(); err != nil {
@@ -153,7 +154,7 @@ func (r *runner) load(from, name string) (script.File, error) {
 	return r.scripts.Load(from, name)
 }
 
-// tool is a scripted tool, with a program that counts coverage.
+// testedTool is a scripted tool, with a program that counts coverage.
 type testedTool struct {
 	*catalog.ScriptedTool
 	program *script.Program

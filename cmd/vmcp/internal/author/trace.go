@@ -1,7 +1,3 @@
-// Package trace shows what a scripted tool did: as a tree of lines, as an HTML page, and in the trace format of
-// Chrome.
-//
-//	page, err := trace.Page(c)
 package author
 
 import (
@@ -19,6 +15,11 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/files"
 	"github.com/vmcp-dev/vmcp/proxy/status"
 )
+
+// This part of the package shows what a scripted tool did: as a tree of lines, as an HTML page, and in the trace format of
+// Chrome.
+//
+//	page, err := trace.Page(c)
 
 // Lines returns the steps of a case as a tree.
 func Lines(c *cases.Case) []string {
@@ -190,7 +191,7 @@ type Events struct {
 	Unit   string  `json:"displayTimeUnit"`
 }
 
-// Form is the end of the help, which describes the JSON.
+// TraceForm is the end of the help, which describes the JSON.
 var TraceForm = cli.Of(Events{})
 
 // Chrome renders a case in the trace format of Chrome, which Perfetto opens, too.

@@ -1,4 +1,4 @@
-// Package browser opens a login page in the user's browser and receives the redirect that ends the login (RFC 8252, 7.3).
+// Package cli opens a login page in the user's browser and receives the redirect that ends the login (RFC 8252, 7.3).
 package cli
 
 import (

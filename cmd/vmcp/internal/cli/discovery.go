@@ -1,10 +1,3 @@
-// Package discovery writes and reads the file that says where a running server listens.
-//
-// With --discovery-file, or discovery.file of the configuration, serve writes that file once
-// its port is open, and removes it when it ends. Programs that start an endpoint for
-// themselves read it, and so do vmcp call and vmcp tools. It holds the names of token files,
-// never a token. A second server overwrites the file of the first, with a warning. When neither is
-// set, it is ~/.vmcp/server.json, which a second server leaves to the first one as long as that runs.
 package cli
 
 import (
@@ -24,6 +17,14 @@ import (
 
 	"github.com/vmcp-dev/vmcp/internal/files"
 )
+
+// This part of the package writes and reads the file that says where a running server listens.
+//
+// With --discovery-file, or discovery.file of the configuration, serve writes that file once
+// its port is open, and removes it when it ends. Programs that start an endpoint for
+// themselves read it, and so do vmcp call and vmcp tools. It holds the names of token files,
+// never a token. A second server overwrites the file of the first, with a warning. When neither is
+// set, it is ~/.vmcp/server.json, which a second server leaves to the first one as long as that runs.
 
 // File is the content of a discovery file.
 type File struct {
@@ -123,7 +124,7 @@ func read(path string) (File, error) {
 	return d, nil
 }
 
-// Find returns what a discovery file says, and whether that server runs: its process exists, and something
+// FindServer returns what a discovery file says, and whether that server runs: its process exists, and something
 // listens at its URL.
 func FindServer(path string) (File, bool) {
 	d, err := read(path)

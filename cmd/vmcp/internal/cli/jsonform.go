@@ -1,5 +1,3 @@
-// Package jsonform describes in the help of commands the form of their JSON. It reads it from the types that the commands
-// encode, so that the help always agrees with the output.
 package cli
 
 import (
@@ -12,7 +10,10 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/diag"
 )
 
-// Form is one form of the JSON that a command prints.
+// This part of the package describes in the help of commands the form of their JSON. It reads it from the types that the commands
+// encode, so that the help always agrees with the output.
+
+// JSONForm is one form of the JSON that a command prints.
 type JSONForm struct {
 	When  string // the flag that selects it, such as --list; "" is the usual one
 	Name  string // the name by which other forms refer to it; "" for none

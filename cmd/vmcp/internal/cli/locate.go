@@ -1,4 +1,3 @@
-// Package locate finds the endpoint that a command connects to when no flag names it, and the credentials and certificates for it.
 package cli
 
 import (
@@ -18,6 +17,8 @@ import (
 	"github.com/vmcp-dev/vmcp/config/certs"
 	"github.com/vmcp-dev/vmcp/internal/files"
 )
+
+// This part of the package finds the endpoint that a command connects to when no flag names it, and the credentials and certificates for it.
 
 // The endpoint when neither a flag nor a file names one.
 const (
@@ -50,7 +51,7 @@ type Endpoint struct {
 	Instead string
 }
 
-// Find returns the endpoint that the flags name, else that of the configuration, else the user's.
+// FindEndpoint returns the endpoint that the flags name, else that of the configuration, else the user's.
 func FindEndpoint(flags Flags) Endpoint {
 	f := Endpoint{URL: flags.URL}
 	switch {

@@ -1,5 +1,3 @@
-// Package places knows where MCP clients keep their configurations, and where vmcp keeps its own
-// state.
 package cli
 
 import (
@@ -7,6 +5,9 @@ import (
 	"path/filepath"
 	"runtime"
 )
+
+// This part of the package knows where MCP clients keep their configurations, and where vmcp keeps its own
+// state.
 
 // Names are the known clients, in the order in which they are searched.
 var Names = []string{"claude", "claude-desktop", "cursor", "vscode", "codex", "windsurf", "gemini", "zed", "opencode", "goose", "cline"}

@@ -1,10 +1,11 @@
-// Package release knows the version of this binary.
 package cli
 
 import (
 	"runtime"
 	"runtime/debug"
 )
+
+// This part of the package knows the version of this binary.
 
 // Set by the linker: the Go toolchain does not know the version of a release, and the rest only in some checkouts:
 // -ldflags "-X …/release.tag=1.2.0 -X …/release.commit=HASH -X …/release.date=2026-01-02T15:04:05Z -X …/release.dirty=true".

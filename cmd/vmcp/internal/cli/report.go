@@ -1,5 +1,3 @@
-// Package report prints problems: as text, as JSON, for code
-// scanning (SARIF), and as annotations of GitHub.
 package cli
 
 import (
@@ -13,6 +11,9 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/diag"
 )
 
+// This part of the package prints problems: as text, as JSON, for code
+// scanning (SARIF), and as annotations of GitHub.
+
 // Formats are the values of --output.
 var Formats = []string{"text", "json", "sarif", "github"}
 
@@ -22,7 +23,7 @@ type report struct {
 	Problems diag.Problems `json:"problems"`
 }
 
-// Form is the end of the help of commands that print it.
+// ReportForm is the end of the help of commands that print it.
 var ReportForm = Of(report{})
 
 // Write prints problems; valid reports whether the exit code is 0. hide hides secrets in

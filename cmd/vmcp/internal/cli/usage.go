@@ -1,5 +1,6 @@
-// Package usage has errors of commands with an exit code of their own, or with a hint.
 package cli
+
+// This part of the package has errors of commands with an exit code of their own, or with a hint.
 
 // Error is a wrong argument that only the running command finds: exit code 2.
 type Error string

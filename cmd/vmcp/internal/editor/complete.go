@@ -282,7 +282,7 @@ func (q *query) typeOf(p *Path) types.Type {
 	return t
 }
 
-// taken is the type of a field, a key or an element of a value of type t.
+// lspTaken is the type of a field, a key or an element of a value of type t.
 func lspTaken(t types.Type, step Step) types.Type {
 	for _, a := range t.Atoms() {
 		if step.Name == "" && a.Kind == types.List {

@@ -1,4 +1,4 @@
-// Package cursor finds what is being written at the end of a piece of Starlark:
+// Package editor finds what is being written at the end of a piece of Starlark:
 // a name, field, key or string, and inside which call, dict or index. It reads tokens
 // only, so that the text need not be a complete script.
 //

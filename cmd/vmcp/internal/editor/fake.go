@@ -230,7 +230,7 @@ func first(array json.RawMessage) (v json.RawMessage) {
 	return v
 }
 
-// resolve returns the schema that a reference into root points to.
+// replResolve returns the schema that a reference into root points to.
 func replResolve(root json.RawMessage, ref string) json.RawMessage {
 	at, ok := strings.CutPrefix(ref, "#")
 	if !ok {

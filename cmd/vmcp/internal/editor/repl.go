@@ -1,5 +1,3 @@
-// Package repl is an interactive session of Starlark, with the dialect, builtins and limits of scripted tools, and
-// the tools of an endpoint.
 package editor
 
 import (
@@ -16,7 +14,10 @@ import (
 	"github.com/vmcp-dev/vmcp/script"
 )
 
-// Options say what a session uses.
+// This part of the package is an interactive session of Starlark, with the dialect, builtins and limits of scripted tools, and
+// the tools of an endpoint.
+
+// REPLOptions say what a session uses.
 type REPLOptions struct {
 	Tools Tools // nil: there are none
 	// Origins are further names by which scripts may call tools: from backend.tool to the name for clients.
@@ -46,7 +47,7 @@ func (o *REPLOptions) print(text string) { fmt.Fprintln(o.Out, o.Shown(text)) }
 // ErrFailed is returned by a session without a terminal in which an input failed.
 var ErrFailed = errors.New("an input failed")
 
-// Run runs a session until its input ends: the terminal In, or else Lines. The end of ctx also ends
+// RunREPL runs a session until its input ends: the terminal In, or else Lines. The end of ctx also ends
 // the session.
 func RunREPL(ctx context.Context, o REPLOptions) error {
 	if o.In != nil {

@@ -1,6 +1,3 @@
-// Package lsp is the language server of scripts: problems as the user types, completion of
-// tools, arguments and fields, hover, definition, formatting, fixes and renaming. It speaks the
-// Language Server Protocol over a pair of streams.
 package editor
 
 import (
@@ -20,7 +17,11 @@ import (
 	"github.com/vmcp-dev/vmcp/script/check"
 )
 
-// Options are those of a server.
+// This part of the package is the language server of scripts: problems as the user types, completion of
+// tools, arguments and fields, hover, definition, formatting, fixes and renaming. It speaks the
+// Language Server Protocol over a pair of streams.
+
+// LSPOptions are those of a server.
 type LSPOptions struct {
 	Config  string // the configuration of all documents; "": the nearest vmcp.yaml above each
 	Lock    string // the lock file; "": that of the configuration
@@ -74,7 +75,7 @@ type incoming struct {
 // errNoShutdown is returned when the editor ends the session without a shutdown request.
 var errNoShutdown = errors.New("the editor closed the connection without a shutdown request")
 
-// Run serves an editor until the session ends. The error is nil after shutdown, and when ctx ends.
+// RunLSP serves an editor until the session ends. The error is nil after shutdown, and when ctx ends.
 func RunLSP(ctx context.Context, in io.Reader, out io.Writer, o LSPOptions) error {
 	if o.Config != "" {
 		var err error

@@ -1,4 +1,3 @@
-// Package convert is the command vmcp convert: it converts manifests of ToolHive into manifests of vmcp.
 package migration
 
 import (
@@ -13,6 +12,8 @@ import (
 	"github.com/vmcp-dev/vmcp/config/kube/toolhive"
 	"github.com/vmcp-dev/vmcp/internal/files"
 )
+
+// This part of the package is the command vmcp convert: it converts manifests of ToolHive into manifests of vmcp.
 
 // Command returns the command. It prints manifests on out, and what could not be converted through say, a line each.
 func Command(in io.Reader, out io.Writer, say func(format string, args ...any)) *cobra.Command {

@@ -1,5 +1,3 @@
-// Package manifests checks manifests of Kubernetes objects without a cluster, and reports problems with the texts
-// that the status of the objects would have.
 package migration
 
 import (
@@ -14,6 +12,9 @@ import (
 	"github.com/vmcp-dev/vmcp/proxy"
 	"github.com/vmcp-dev/vmcp/proxy/policy"
 )
+
+// This part of the package checks manifests of Kubernetes objects without a cluster, and reports problems with the texts
+// that the status of the objects would have.
 
 // File is a file of manifests.
 type File struct {

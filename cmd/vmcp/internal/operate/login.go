@@ -1,4 +1,3 @@
-// Package login has the commands vmcp login and vmcp logout: they get, by OAuth in a browser, and delete the proxy's tokens for a backend.
 package operate
 
 import (
@@ -21,7 +20,9 @@ import (
 	"github.com/vmcp-dev/vmcp/script/durable/sqlstore"
 )
 
-// Env is what the commands need of the program that they are part of.
+// This part of the package has the commands vmcp login and vmcp logout: they get, by OAuth in a browser, and delete the proxy's tokens for a backend.
+
+// LoginEnv is what the commands need of the program that they are part of.
 type LoginEnv struct {
 	Out         io.Writer
 	DefaultFile string
@@ -31,7 +32,7 @@ type LoginEnv struct {
 	Say  func(format string, args ...any)
 }
 
-// Commands returns vmcp login and vmcp logout.
+// LoginCommands returns vmcp login and vmcp logout.
 func LoginCommands(e LoginEnv) []*cobra.Command { return []*cobra.Command{e.login(), e.logout()} }
 
 // loginTime bounds how long a login waits for the redirect.

@@ -1,5 +1,3 @@
-// Package policies is the command vmcp policy: it prints the policies of a configuration, explains
-// decisions, and compares them with a table of expectations.
 package operate
 
 import (
@@ -27,7 +25,10 @@ import (
 	"github.com/vmcp-dev/vmcp/proxy/policy"
 )
 
-// Env is what the command needs of the program that it is part of.
+// This part of the package is the command vmcp policy: it prints the policies of a configuration, explains
+// decisions, and compares them with a table of expectations.
+
+// PolicyEnv is what the command needs of the program that it is part of.
 type PolicyEnv struct {
 	Out         io.Writer
 	DefaultFile string
@@ -44,7 +45,7 @@ type PolicyEnv struct {
 	Offered func(context.Context, *config.Config) (proxy.Status, error)
 }
 
-// Command returns the command.
+// PolicyCommand returns the command.
 func PolicyCommand(a PolicyEnv) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "policy",

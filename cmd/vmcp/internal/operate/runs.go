@@ -1,5 +1,3 @@
-// Package runs is the command vmcp runs: it shows and changes the stored runs of scripted tools. It
-// uses the store directly, beside a running server or without one; a server notices a change within a second.
 package operate
 
 import (
@@ -20,7 +18,10 @@ import (
 	"github.com/vmcp-dev/vmcp/script/durable/sqlstore"
 )
 
-// Env is what the command needs of the program that it is part of.
+// This part of the package is the command vmcp runs: it shows and changes the stored runs of scripted tools. It
+// uses the store directly, beside a running server or without one; a server notices a change within a second.
+
+// RunsEnv is what the command needs of the program that it is part of.
 type RunsEnv struct {
 	Out         io.Writer
 	DefaultFile string
@@ -32,7 +33,7 @@ type RunsEnv struct {
 	Cell, Text func(string) string
 }
 
-// Command returns the command.
+// RunsCommand returns the command.
 func RunsCommand(e RunsEnv) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "runs",

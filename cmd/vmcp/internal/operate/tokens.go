@@ -1,4 +1,3 @@
-// Package tokens is the command vmcp token: it makes, lists and revokes static tokens.
 package operate
 
 import (
@@ -18,7 +17,9 @@ import (
 	"github.com/vmcp-dev/vmcp/config"
 )
 
-// Env is what the commands need of the program that they are part of.
+// This part of the package is the command vmcp token: it makes, lists and revokes static tokens.
+
+// TokensEnv is what the commands need of the program that they are part of.
 type TokensEnv struct {
 	Out         io.Writer
 	DefaultFile string
@@ -28,7 +29,7 @@ type TokensEnv struct {
 	Output func(*cobra.Command) *string
 }
 
-// Command returns the command.
+// TokensCommand returns the command.
 func TokensCommand(e TokensEnv) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "token",

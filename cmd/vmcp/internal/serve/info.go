@@ -1,4 +1,4 @@
-// Package info has the commands about the program itself: its version, the schema of its configuration, and
+// Package serve has the commands about the program itself: its version, the schema of its configuration, and
 // its manual.
 package serve
 

@@ -1,14 +1,3 @@
-// Package otlp sends metrics and spans to a collector over OTLP/HTTP, as telemetry of the configuration says, and
-// where that is silent, OpenTelemetry's environment variables.
-//
-//	s := otlp.New(otlp.Options{Log: log, Metrics: gatherer})
-//	begin, err := s.Open(cfg) // nothing changes yet
-//	tracer := begin()         // nil: traces are disabled
-//	s.Close()                 // sends what is left
-//
-// The metrics are those of the page /metrics, gathered from the same registry each time they are sent. A slow collector
-// blocks no request: spans wait in a queue of 2048 (OTEL_BSP_MAX_QUEUE_SIZE), and are dropped when it is full. A
-// collector that hangs or refuses is logged once a minute.
 package serve
 
 import (
@@ -36,6 +25,18 @@ import (
 	"github.com/vmcp-dev/vmcp/config"
 )
 
+// This part of the package sends metrics and spans to a collector over OTLP/HTTP, as telemetry of the configuration says, and
+// where that is silent, OpenTelemetry's environment variables.
+//
+//	s := otlp.New(otlp.Options{Log: log, Metrics: gatherer})
+//	begin, err := s.Open(cfg) // nothing changes yet
+//	tracer := begin()         // nil: traces are disabled
+//	s.Close()                 // sends what is left
+//
+// The metrics are those of the page /metrics, gathered from the same registry each time they are sent. A slow collector
+// blocks no request: spans wait in a queue of 2048 (OTEL_BSP_MAX_QUEUE_SIZE), and are dropped when it is full. A
+// collector that hangs or refuses is logged once a minute.
+
 const (
 	// flushTime bounds sending what is queued at the end.
 	flushTime = 5 * time.Second
@@ -43,7 +44,7 @@ const (
 	maxAnswer = 64 << 10
 )
 
-// Options are the surroundings of a Sender.
+// ExporterOptions are the surroundings of a Sender.
 type ExporterOptions struct {
 	Log     *slog.Logger
 	Version string
@@ -66,7 +67,7 @@ type Sender struct {
 	retiring sync.WaitGroup
 }
 
-// New makes a Sender that sends nothing yet. From now on OpenTelemetry's packages write to its log.
+// NewExporter makes a Sender that sends nothing yet. From now on OpenTelemetry's packages write to its log.
 func NewExporter(o ExporterOptions) *Sender {
 	s := &Sender{o: o, reporter: newReporter(o.Log), instance: uuid()}
 	s.reporter.listen()

@@ -1,4 +1,3 @@
-// Package roots provides public certificate authorities in an image that has no files.
 package serve
 
 import (
@@ -10,6 +9,8 @@ import (
 
 	"golang.org/x/crypto/x509roots/fallback/bundle"
 )
+
+// This part of the package provides public certificate authorities in an image that has no files.
 
 // Where Linux systems have certificate authorities, unless environment variables name them; a folder
 // counts if it is not empty.

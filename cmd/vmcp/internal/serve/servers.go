@@ -1,9 +1,3 @@
-// Package servers serves several configurations on one port: a proxy for each, the routing by path, and the pages
-// about all of them.
-//
-//	s := servers.New(servers.Options{Make: newProxy, Health: source.Health})
-//	err := s.Apply("ops", cfg) // its endpoint is /ops/mcp
-//	http.Serve(l, s)
 package serve
 
 import (
@@ -26,7 +20,14 @@ import (
 	"github.com/vmcp-dev/vmcp/proxy/status"
 )
 
-// Options are the surroundings of Servers.
+// This part of the package serves several configurations on one port: a proxy for each, the routing by path, and the pages
+// about all of them.
+//
+//	s := servers.New(servers.Options{Make: newProxy, Health: source.Health})
+//	err := s.Apply("ops", cfg) // its endpoint is /ops/mcp
+//	http.Serve(l, s)
+
+// ServersOptions are the surroundings of Servers.
 type ServersOptions struct {
 	Log *slog.Logger
 	// Make makes the proxy of a server, which registers its metrics with metrics.
@@ -77,7 +78,7 @@ type server struct {
 	before   *server       // the one before it of the same name, which has to end first; nil: none
 }
 
-// New makes Servers without a server.
+// NewServers makes Servers without a server.
 func NewServers(o ServersOptions) *Servers {
 	s := &Servers{o: o, log: o.Log, policy: edge.NewOrigins(o.Process.Hosts, o.Process.Origins), registry: prometheus.NewRegistry(), changed: make(chan struct{}, 1), news: make(chan struct{}), all: map[string]*server{}, ending: map[string]*server{}}
 	s.admin.path = o.Process.Admin.TokenFile

@@ -1,13 +1,3 @@
-// Package systemd notifies the service manager of the service's state (sd_notify(3)) if NOTIFY_SOCKET is set:
-// READY=1 when the port is open, STATUS= with counts, RELOADING=1 while a configuration is applied, STOPPING=1,
-// and WATCHDOG=1 as long as the service responds.
-//
-//	m := systemd.New(systemd.Options{Status: counts, Changed: changed, Probe: look, Log: log})
-//	l = m.Listener(l) // that the server accepts on
-//	m.Started(l)
-//	defer m.Close()
-//
-// On a nil *Manager all methods do nothing. Child processes do not inherit the variables of the protocol.
 package serve
 
 import (
@@ -23,7 +13,18 @@ import (
 	"github.com/coreos/go-systemd/v22/daemon"
 )
 
-// Options are what a Manager needs of the service.
+// This part of the package notifies the service manager of the service's state (sd_notify(3)) if NOTIFY_SOCKET is set:
+// READY=1 when the port is open, STATUS= with counts, RELOADING=1 while a configuration is applied, STOPPING=1,
+// and WATCHDOG=1 as long as the service responds.
+//
+//	m := systemd.New(systemd.Options{Status: counts, Changed: changed, Probe: look, Log: log})
+//	l = m.Listener(l) // that the server accepts on
+//	m.Started(l)
+//	defer m.Close()
+//
+// On a nil *Manager all methods do nothing. Child processes do not inherit the variables of the protocol.
+
+// NotifierOptions are what a Manager needs of the service.
 type NotifierOptions struct {
 	// Status is the state of the service in a line.
 	Status func() string
@@ -57,7 +58,7 @@ const (
 	stopping
 )
 
-// New returns a Manager for the socket in the environment; nil without one.
+// NewNotifier returns a Manager for the socket in the environment; nil without one.
 func NewNotifier(o NotifierOptions) *Manager {
 	if os.Getenv("NOTIFY_SOCKET") == "" {
 		return nil

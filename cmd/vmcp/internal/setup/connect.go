@@ -1,5 +1,3 @@
-// Package connect is the command vmcp connect: it adds the endpoint to the configuration files of MCP
-// clients, and with --undo restores these byte for byte.
 package setup
 
 import (
@@ -24,7 +22,10 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/display"
 )
 
-// Env is what the command needs of the program that it is a part of.
+// This part of the package is the command vmcp connect: it adds the endpoint to the configuration files of MCP
+// clients, and with --undo restores these byte for byte.
+
+// ConnectEnv is what the command needs of the program that it is a part of.
 type ConnectEnv struct {
 	In  io.Reader
 	Out io.Writer
