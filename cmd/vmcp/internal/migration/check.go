@@ -37,7 +37,7 @@ func checkScript(s *migrate.Script, style string) error {
 	var found []string
 	for _, p := range check.Check([]check.Source{source}, check.Options{Builtins: builtins.Table()}).Problems() {
 		if p.Severity != diag.Warning && !(s.Undeclared && undeclared[p.Code]) {
-			found = append(found, p.String())
+			found = append(found, p.Error())
 		}
 	}
 	if found == nil {
