@@ -99,7 +99,7 @@ func (c *call) do(t *starlark.Thread, caught bool) (starlark.Value, error) {
 		return nil, err
 	}
 	run := script.RunOf(t)
-	e := script.Effect{Kind: "call", Name: c.tool, Args: c.args, Tells: caught}
+	e := script.Effect{Kind: "call", Name: c.tool, Args: c.args, Tells: caught, Adaptable: true}
 	caught = caught || run.Caught(t)
 	key := run.Key(t)
 	raw, err := run.Do(t, e, func(ctx context.Context) (json.RawMessage, error) {
@@ -119,7 +119,7 @@ func (c *call) do(t *starlark.Thread, caught bool) (starlark.Value, error) {
 func (c *call) ask(ctx context.Context, host Host, o CallOptions, most int64) (json.RawMessage, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.timeout, errCallTimeout)
 	defer cancel()
-	raw, err := host.CallTool(ctx, c.tool, c.args, o)
+	raw, err := host.CallTool(ctx, c.tool, script.Arguments(ctx, c.args), o)
 	var known *ToolError
 	switch {
 	case err != nil && context.Cause(ctx) == errCallTimeout && !saysMore(err):

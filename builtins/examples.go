@@ -17,6 +17,10 @@ or does not answer in time ends the script with an error that names the tool and
 use ` + "`try_call_tool`" + ` or ` + "`retry`" + ` to handle it. ` + "`timeout`" + ` can shorten the limit of one call,
 not extend it.
 
+Where the tool's input schema wants exactly a text, a number or a boolean, arguments are converted if nothing is lost by it,
+at every level: 42 and True to ` + "`\"42\"`" + ` and ` + "`\"true\"`" + `, and ` + "`\"42\"`" + ` to 42, but not ` + "`\"007\"`" + `, ` + "`\"1e3\"`" + ` or
+` + "`\"True\"`" + `. Places with ` + "`anyOf`" + ` or ` + "`oneOf`" + ` are left as they are, and the trace says what was converted.
+
 If the connection or the process is lost during a call, it is not known whether the call happened. If it may be
 repeated, it is made again when the run is resumed; otherwise the run waits, in doubt, until somebody resolves it.`, `
 call_tool("echo", {"service": "web"})  # → {"service": "web"}

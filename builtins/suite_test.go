@@ -214,12 +214,18 @@ test_b failed
 x_test.star:7:5: shop_get_order never returns this: /id: want string, have number [test-fake]
 test_c failed
 x_test.star:10:5: shop_get_order declares an output schema, but the fake returns no value: returns = ... [test-fake]`},
-	{name: "a call that breaks the schema", scripts: `def run(params): return try_call_tool("shop_refund", {"order": "A", "cents": "12"}).ok`, test: `
+	{name: "a call that breaks the schema", scripts: `def run(params): return try_call_tool("shop_refund", {"order": "A", "cents": "12 or so"}).ok`, test: `
 def test_a():
     testing.tool("shop_refund", returns = {})
     testing.run("tool")
 `, want: `test_a failed
 x_test.star:3:5: tool.star:1:38 calls shop_refund, and the arguments do not fit its input schema: /cents: want integer, have string [test-fake]`},
+	{name: "arguments are converted as in the server", scripts: `def run(params): return call_tool("shop_refund", {"order": 7, "cents": "12"})`, test: `
+def test_a():
+    testing.tool("shop_refund", returns = {})
+    testing.run("tool")
+    testing.eq(testing.calls("shop_refund"), [{"order": "7", "cents": 12}])
+`, want: `test_a passed`},
 	{name: "a fake of no tool", scripts: `def run(params): return 1`, test: `
 def test_a():
     testing.tool("shop_refunds", returns = {})

@@ -74,3 +74,35 @@ func TestTrace(t *testing.T) {
 		}
 	}
 }
+
+// TestConvertedArguments: a script's number reaches a tool that wants a text as one, whether a backend has the tool or it is
+// a script, and the trace says so. What a client sends is not converted.
+func TestConvertedArguments(t *testing.T) {
+	bank := &chargeServer{charged: map[string]int{}}
+	_, url := start(t, &config.Config{
+		Backends: []config.Backend{{Name: "bank", URL: sdkBackend(t, bank.server(), false)}},
+		ScriptedTools: []config.ScriptedTool{
+			{Name: "inner", Description: "d", Script: "def run(params):\n    return params['n'] + 1\n",
+				Parameters: config.Raw{JSON: json.RawMessage(`{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}`)}},
+			{Name: "outer", Description: "d", Script: "def run(params):\n    try_call_tool('charge', {'text': 42})\n    return call_tool('inner', {'n': '7'})\n"},
+		},
+	})
+	s := connect(t, url, "2025-11-25", nil)
+	r, err := s.CallTool(t.Context(), &mcp.CallToolParams{Name: "outer", Meta: mcp.Meta{"dev.vmcp/trace": true}})
+	if err != nil || r.IsError {
+		t.Fatal(r, err)
+	}
+	if got := fmt.Sprint(r.Content[0].(*mcp.TextContent).Text, bank.charged); got != "8map[42:1]" {
+		t.Errorf("have %s", got)
+	}
+	raw, _ := json.Marshal(r.Meta["dev.vmcp/trace"])
+	for _, note := range []string{`"note":"converted text to string"`, `"note":"converted n to integer"`} {
+		if !strings.Contains(string(raw), note) {
+			t.Errorf("the trace has no %s: %s", note, raw)
+		}
+	}
+	r, err = s.CallTool(t.Context(), &mcp.CallToolParams{Name: "inner", Arguments: map[string]any{"n": "7"}})
+	if err == nil && !r.IsError {
+		t.Errorf("a client's text for an integer: %v", r.StructuredContent)
+	}
+}

@@ -35,6 +35,9 @@ type Effect struct {
 	// Tells makes the script receive a *Failure of kind Unknown when the outcome of the effect is not known. Otherwise
 	// the run is suspended in doubt.
 	Tells bool
+	// Adaptable effects have their Args adapted by RunOptions.Adapt. The effect is still identified by the Args that the
+	// script gave, so that a resumed run does not depend on how they were, or would be, adapted.
+	Adaptable bool
 }
 
 type performer = func(context.Context) (json.RawMessage, error)
@@ -71,6 +74,7 @@ func (r *Run) Do(t *starlark.Thread, e Effect, perform func(context.Context) (js
 		perform = r.rest(b)
 	}
 	entry := Entry{Key: key, Kind: e.Kind, Digest: digest([]byte(e.Name), e.Args), Name: e.Name, Switch: !e.Instant, Began: stamp(r.clock.Now())}
+	note := r.adaptArgs(b, &e, key)
 	if !e.Instant {
 		entry.Args = e.Args
 	}
@@ -83,10 +87,37 @@ func (r *Run) Do(t *starlark.Thread, e Effect, perform func(context.Context) (js
 	if r.trace != nil {
 		r.trace(Event{
 			Key: key, Kind: e.Kind, Name: e.Name, Start: entry.Began, Duration: r.lasted(entry),
-			Replayed: replayed, Bytes: len(res), Err: err, Args: e.Args, Result: res, Pos: r.place(t),
+			Replayed: replayed, Bytes: len(res), Err: err, Args: e.Args, Note: note, Result: res, Pos: r.place(t),
 		})
 	}
 	return res, err
+}
+
+// adaptArgs replaces the arguments of an effect by adapted ones, and returns what the trace says of it. An effect that the
+// journal has keeps the arguments with which it was recorded: schemas may have changed since.
+func (r *Run) adaptArgs(b *branch, e *Effect, key string) (note string) {
+	b.args = nil
+	if !e.Adaptable || r.adapt == nil {
+		return ""
+	}
+	var args json.RawMessage
+	if old := r.known[key]; old != nil {
+		args = old.Args
+	} else {
+		args, note = r.adapt(b.ctx, *e)
+	}
+	if args != nil {
+		b.args, e.Args = args, args
+	}
+	return note
+}
+
+// Arguments returns the adapted arguments of the effect that ctx belongs to, or given if there are none.
+func Arguments(ctx context.Context, given json.RawMessage) json.RawMessage {
+	if b := callerOf(ctx); b != nil && b.args != nil {
+		return b.args
+	}
+	return given
 }
 
 // lasted returns how long an effect took, or has taken until now.

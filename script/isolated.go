@@ -341,6 +341,7 @@ func (r *Run) farDo(b *branch, m *Message) (*Message, error) {
 	e := Effect{Kind: string(m.Part(0)), Name: string(m.Part(1)), Args: m.Part(2)}
 	flags := m.Number(Sent + 1)
 	e.Instant, e.Free, e.Repeatable, e.Sleep, e.Tells = flags&1 != 0, flags&2 != 0, flags&4 != 0, flags&8 != 0, flags&16 != 0
+	e.Adaptable = flags&64 != 0
 	e.Lasts = time.Duration(m.Number(Sent + 2))
 	if err := r.session.isolation.Check(e); err != nil {
 		return nil, wrong("%v", err)
@@ -356,6 +357,9 @@ func (r *Run) farDo(b *branch, m *Message) (*Message, error) {
 	far.answer, far.performed, far.result = nil, nil, nil
 	b.catch = int(flags >> 5 & 1)
 	res, err := r.Do(b.thread, e, func(ctx context.Context) (json.RawMessage, error) {
+		if b.args != nil {
+			e.Args = b.args
+		}
 		far.result, far.performed = r.farPerform(ctx, b, e, key)
 		return far.result, far.performed
 	})

@@ -93,8 +93,8 @@ type Entry struct {
 	// "workflow", and "join", the end of a parallel() that failed.
 	Kind   string `json:"kind"`
 	Digest string `json:"digest"`
-	// Name and Args are what the digest is made of, for readers: of a call, the tool and its arguments; of a question,
-	// the params of its request.
+	// Name and Args are the effect for readers: of a call, the tool and its arguments; of a question, the params of its
+	// request. The digest is made of them as the script gave them, before RunOptions.Adapt.
 	Name string          `json:"name,omitempty"`
 	Args json.RawMessage `json:"args,omitempty"`
 	// Done distinguishes an answer from an effect that was only begun.

@@ -64,6 +64,10 @@ type RunOptions struct {
 	// Around is called instead of every effect that the journal does not answer; it may call perform, which performs
 	// the effect. Effects that are not instant may overlap. nil: effects are performed directly.
 	Around func(ctx context.Context, a Attempt, perform func(context.Context) (json.RawMessage, error)) (json.RawMessage, error)
+	// Adapt returns the arguments with which an Adaptable effect is performed and recorded, nil for those that it has, and
+	// what the trace says of the change. It is called once for each effect that the journal does not have, while no
+	// other branch computes. May be nil.
+	Adapt func(ctx context.Context, e Effect) (args json.RawMessage, note string)
 	// Idle is called when no branch can compute until an effect ends, with the number of effects in progress. It must
 	// not block, nor call methods of the run. May be nil.
 	Idle func(flying int)
@@ -115,6 +119,7 @@ type Event struct {
 	Replayed bool // answered by the journal
 	Bytes    int  // size of the result
 	Err      error
+	Note     string // what RunOptions.Adapt has changed; "" for nothing
 
 	// Args and Result are those of Effect and Entry; they must not be changed.
 	Args, Result json.RawMessage
@@ -163,6 +168,7 @@ type Run struct {
 	places  bool
 	bare    bool                                                                                                    // its function takes no arguments
 	around  func(context.Context, Attempt, func(context.Context) (json.RawMessage, error)) (json.RawMessage, error) // may be nil
+	adapt   func(context.Context, Effect) (json.RawMessage, string)                                                 // may be nil
 	idle    func(flying int)                                                                                        // may be nil
 	id      string
 	above   *watch // of the run that called this one; nil for none
@@ -341,7 +347,7 @@ func newRun(p *Program, o RunOptions, l Limits, caller *branch) *Run {
 	}
 	r := &Run{
 		program: p, limits: l, host: o.Host, print: o.Print, trace: o.Trace, repeat: o.Repeat,
-		places: o.Places, around: o.Around, idle: o.Idle, bare: o.Entry != "",
+		places: o.Places, around: o.Around, adapt: o.Adapt, idle: o.Idle, bare: o.Entry != "",
 		ledger: newLedger(above, l), started: time.Now(),
 	}
 	r.budget = meter.New(meter.Options{

@@ -2,6 +2,7 @@ package script
 
 import (
 	"context"
+	"encoding/json"
 	"maps"
 	"slices"
 	"strings"
@@ -100,16 +101,17 @@ type branch struct {
 	ctx     context.Context
 	thread  *starlark.Thread
 	meter   *meter.Thread
-	group   *group       // the parallel() that it belongs to; nil for the main branch
-	catch   int          // how many enclosing builtins catch errors
-	room    int64        // bytes reserved in the pool for the answer being read
-	read    int64        // bytes that the present effect has read
-	unsure  int          // answers so far whose Entry is Unsure, those of its parallel() included
-	at      string       // key of the present effect
-	began   time.Time    // of the present effect, when it was first begun
-	until   time.Time    // when it is over; zero: it has no such time
-	effect  ledgerEffect // the present one, as its request counts it
-	rounds  multiRound   // its state, if it takes several rounds
+	group   *group          // the parallel() that it belongs to; nil for the main branch
+	catch   int             // how many enclosing builtins catch errors
+	room    int64           // bytes reserved in the pool for the answer being read
+	read    int64           // bytes that the present effect has read
+	unsure  int             // answers so far whose Entry is Unsure, those of its parallel() included
+	at      string          // key of the present effect
+	began   time.Time       // of the present effect, when it was first begun
+	until   time.Time       // when it is over; zero: it has no such time
+	effect  ledgerEffect    // the present one, as its request counts it
+	args    json.RawMessage // adapted arguments of the present effect; nil: they are those that the script gave
+	rounds  multiRound      // its state, if it takes several rounds
 
 	far  *farBranch  // of an isolated run; nil: computed in this process
 	near *nearBranch // set in a worker process

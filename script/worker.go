@@ -253,7 +253,7 @@ func (a nearAccount) Return(meter.Amount) {}
 func (r *Run) nearDo(b *branch, e Effect, perform func(context.Context) (json.RawMessage, error)) (json.RawMessage, error) {
 	near := b.near
 	b.counter++
-	flags := numberOf(e.Instant) | numberOf(e.Free)<<1 | numberOf(e.Repeatable)<<2 | numberOf(e.Sleep)<<3 | numberOf(e.Tells)<<4 | numberOf(b.catch > 0)<<5
+	flags := numberOf(e.Instant) | numberOf(e.Free)<<1 | numberOf(e.Repeatable)<<2 | numberOf(e.Sleep)<<3 | numberOf(e.Tells)<<4 | numberOf(b.catch > 0)<<5 | numberOf(e.Adaptable)<<6
 	m := r.message(b, Do, int64(len(e.Args)), flags, int64(e.Lasts))
 	m.Parts = [][]byte{[]byte(e.Kind), []byte(e.Name), nil, []byte(innermost(b.thread).String())}
 	if int64(len(e.Args)) <= int64(r.limits.Output) {

@@ -64,6 +64,8 @@ type Effect struct {
 	Name string `json:"name"` // of the tool; the text of a log message, the length of a sleep
 	// Args are the arguments of the call, or the message and the form of a question.
 	Args json.RawMessage `json:"args,omitempty"`
+	// Note says what was converted in them, for the types of the tool's schema.
+	Note string `json:"note,omitempty"`
 	// Result is the answer: a CallToolResult, an ElicitResult, a time. A failed effect has a Failure instead.
 	Result     json.RawMessage `json:"result,omitempty"`
 	Failure    *Failure        `json:"failure,omitempty"`

@@ -226,6 +226,7 @@ func (r *reader) effect(at string, raw []byte, e *Effect) error {
 		"kind":       r.into(at+": kind", &e.Kind, "a string"),
 		"name":       r.into(at+": name", &e.Name, "a string"),
 		"args":       r.raw(&e.Args),
+		"note":       r.into(at+": note", &e.Note, "a string"),
 		"result":     r.raw(&e.Result),
 		"failure":    r.failure(at+": failure", &e.Failure),
 		"startMs":    r.into(at+": startMs", &e.StartMs, "a number"),

@@ -78,10 +78,10 @@ func (r *Recorder) Add(e script.Event) {
 	} else {
 		r.give(int64(len(answered)))
 	}
-	if !r.take(int64(len(e.Name)+len(e.Args)+len(answered)) + effectSize) {
+	if !r.take(int64(len(e.Name)+len(e.Args)+len(e.Note)+len(answered)) + effectSize) {
 		return
 	}
-	effect := Effect{Key: key, Kind: e.Kind, Name: e.Name, Args: e.Args, Line: int(e.Pos.Line)}
+	effect := Effect{Key: key, Kind: e.Kind, Name: e.Name, Args: e.Args, Note: e.Note, Line: int(e.Pos.Line)}
 	if effect.Line > 0 {
 		effect.File = e.Pos.Filename() // Case replaces it by the name to show, which takes longer
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/vmcp-dev/vmcp/builtins"
 
 	"github.com/vmcp-dev/vmcp/internal/diag"
+	"github.com/vmcp-dev/vmcp/internal/schema"
 	"github.com/vmcp-dev/vmcp/script"
 )
 
@@ -225,7 +226,11 @@ func (w *world) meet(key string, a script.Attempt) (*Effect, error) {
 	}
 	w.met[i] = true
 	e := &w.c.Effects[i]
-	found := w.visible(Diff(e.Args, a.Args), fmt.Sprintf("/effects/%d/args", i))
+	args := a.Args
+	if e.Note != "" { // they were recorded as they were sent
+		args = schema.Like(e.Args, args)
+	}
+	found := w.visible(Diff(e.Args, args), fmt.Sprintf("/effects/%d/args", i))
 	switch {
 	case e.Name != a.Name:
 		w.differs(a.Pos, "%s: %s → %s", a.Key, what(e.Kind, e.Name), what(a.Kind, a.Name))

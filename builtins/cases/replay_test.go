@@ -198,3 +198,32 @@ other X/other.json:1:1: error: no scripted tool "gone\x1b" [case-differs]`
 		t.Errorf("got\n%s\nwant\n%s", text, want)
 	}
 }
+
+// TestAConvertedCall: arguments were recorded as they were sent; those that were converted are compared as such.
+func TestAConvertedCall(t *testing.T) {
+	h := &scripttest.Host{Tools: map[string]scripttest.Tool{"shop_refund": scripttest.Returns(`{}`)}}
+	const src = `def run(params): return call_tool("shop_refund", {"order": 7})`
+	tool := compile(t, src)
+	r := cases.NewRecorder(time.Now())
+	res, err := tool.Program.Run(t.Context(), script.RunOptions{Host: h, Trace: r.Add, Places: true,
+		Adapt: func(context.Context, script.Effect) (json.RawMessage, string) {
+			return json.RawMessage(`{"order":"7"}`), "converted order to string"
+		}})
+	c := r.Case("refund", nil, tool.Program, cases.Ended{Result: res, Err: err, Time: time.Now()})
+	data, err := c.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c, err = cases.Parse("late.json", data); err != nil {
+		t.Fatal(err)
+	}
+	if e := c.Effects[0]; string(e.Args) != `{"order":"7"}` || e.Note != "converted order to string" {
+		t.Errorf("recorded %s, %q", e.Args, e.Note)
+	}
+	if problems, _ := replay.Run(t.Context(), c, tool); len(problems) > 0 {
+		t.Error(problems)
+	}
+	if problems, _ := replay.Run(t.Context(), c, compile(t, strings.Replace(src, "7", "8", 1))); len(problems) != 1 {
+		t.Errorf("another number is not reported: %v", problems)
+	}
+}

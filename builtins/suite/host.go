@@ -32,7 +32,7 @@ func (a *attempt) compute(ctx context.Context, self *running, p *script.Program,
 	ctx, self.cancel = context.WithCancelCause(ctx)
 	defer self.cancel(nil)
 	h := &host{a: a, run: self, chain: chain}
-	o.Host, o.Around, o.Clock, o.Repeat = h, h.around, a.scheduler, h.repeat
+	o.Host, o.Around, o.Clock, o.Repeat, o.Adapt = h, h.around, a.scheduler, h.repeat, h.adapt
 	o.Idle = func(flying int) { a.noteIdle(self, flying) }
 	if a.plain == nil {
 		o.Print = a.suite.Print
@@ -52,6 +52,14 @@ func (h *host) repeat(e script.Effect) script.Repeat {
 	default:
 		return tool.Repeat
 	}
+}
+
+// adapt converts the arguments of a call, as in the server.
+func (h *host) adapt(_ context.Context, e script.Effect) (json.RawMessage, string) {
+	if tool := h.a.suite.Tools.Find(e.Name); tool != nil {
+		return builtins.Convert(tool.Input, e.Args)
+	}
+	return nil, ""
 }
 
 const forEver = script.Duration(1 << 62)

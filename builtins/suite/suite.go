@@ -42,7 +42,8 @@ type Tools interface {
 // Tool is a backend's tool as in vmcp.lock, or a scripted one.
 type Tool struct {
 	Name string // as clients see it
-	// Input and Output are the locked schemas; nil: anything.
+	// Input and Output are the locked schemas; nil: anything. Those of a scripted tool, which checks for itself, only
+	// convert arguments.
 	Input, Output *schema.Schema
 	Script        Script // nil: a tool of a backend
 	Limits        script.Limits

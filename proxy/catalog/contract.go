@@ -25,6 +25,9 @@ func (e *Entry) contract() *contract {
 	return &e.schemas
 }
 
+// Input is the input schema of a tool; nil if it has none that compiles.
+func (e *Entry) Input() *schema.Schema { return e.contract().input }
+
 func foreignSchema(raw json.RawMessage) *schema.Schema {
 	if len(raw) == 0 {
 		return nil

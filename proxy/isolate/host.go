@@ -120,7 +120,7 @@ func (*Workers) Check(e script.Effect) error {
 // fits reports whether an effect has no fields that its kind does not have.
 func fits(e script.Effect) bool {
 	lasts := e.Lasts == 0 || e.Lasts > 0 && (e.Sleep || e.Kind == "elicit")
-	return lasts && (!e.Tells || e.Kind == "call")
+	return lasts && (!e.Tells && !e.Adaptable || e.Kind == "call")
 }
 
 // misplaced is the error of a worker that calls a method that the present effect does not allow.

@@ -195,6 +195,24 @@ func (h *Host) repeat(e script.Effect) script.Repeat {
 	return entry.Repeat()
 }
 
+// adapt converts the arguments of a call by the input schema of the tool, before policies, journal and audit see them.
+// Where the backend of the tool is starting it waits for it, as the call itself would.
+func (h *Host) adapt(ctx context.Context, e script.Effect) (args json.RawMessage, note string) {
+	r := catalog.AnyTool(e.Name)
+	entry := h.catalog.Find(r)
+	if entry == nil || entry.Backend != nil && entry.Backend.Gone() {
+		ctx, cancel := context.WithTimeout(ctx, h.tool.Limits.CallTimeout.Std())
+		defer cancel()
+		if entry = h.awaited(ctx, r); entry == nil {
+			entry, _ = h.Await(ctx, r) // the call returns the error
+		}
+	}
+	if entry == nil {
+		return nil, ""
+	}
+	return builtins.Convert(entry.Input(), e.Args)
+}
+
 // Nested runs a scripted tool that a script calls, for the request x.
 func (c *HostCall) Nested(ctx context.Context, x HostRequest, e *catalog.Entry, args json.RawMessage) (*backends.Response, error) {
 	h := c.Host

@@ -162,6 +162,7 @@ func (h *Host) execute(ctx context.Context, raw json.RawMessage) (*script.Result
 	options := script.RunOptions{
 		Args: args, Host: h, Repeat: h.repeat, FailInDoubt: h.settings.OnDoubt == "fail" || h.part.Ephemeral(), Limits: h.tool.Limits, Places: status.Whole(ctx) != nil,
 		Pool: h.Admission.Pool, Trace: h.observer(ctx), Stats: &stats, Print: func(pos, text string) { h.printed(ctx, pos, text) }, Isolation: h.isolation(),
+		Adapt: h.adapt,
 	}
 	options.Whole = h.tool.Whole()
 	if h.top() {

@@ -51,6 +51,7 @@ type Effect struct {
 	Bytes      int     `json:"bytes,omitempty"` // of the result
 	Replayed   bool    `json:"replayed,omitempty"`
 	Error      string  `json:"error,omitempty"`
+	Note       string  `json:"note,omitempty"` // what was converted in its arguments
 }
 
 // A recorder collects the effects of one call.
@@ -99,6 +100,9 @@ func (at *recorder) add(e script.Event, secrets *secret.Redactor) {
 	effect := Effect{
 		Key: e.Key, Kind: e.Kind, Name: display.ClipText(secrets.Text(e.Name), maxText),
 		DurationMs: milliseconds(e.Duration), Bytes: e.Bytes, Replayed: e.Replayed,
+	}
+	if e.Note != "" {
+		effect.Note = display.ClipText(secrets.Text(e.Note), maxText)
 	}
 	if e.Err != nil {
 		effect.Error = display.ClipText(secrets.Text(e.Err.Error()), maxText)

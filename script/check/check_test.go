@@ -80,6 +80,7 @@ def run(params):
 8:9: ci_build has no argument "reff"; it has ref, clean, jobs [argument-unknown]`},
 		{"constant arguments", "ARGS = {\"ref\": 1}\ndef run(p): return call_tool(\"ci_build\", ARGS)",
 			`1:16: ref wants a string, this is an integer [argument-type]`},
+		{"a number that is computed for a text", `def run(p): return call_tool("ci_build", {"ref": len(p)})`, ``},
 		{"computed arguments", `def run(p): return call_tool("ci_build", p)`, ``},
 		{"arguments of a tool with a bad schema", `def run(p): return call_tool("odd", {})`, ``},
 		{"captured in a comprehension", `def run(p): return parallel([lambda: call_tool(x) for x in p])`,

@@ -93,7 +93,9 @@ func (c *checker) Check(f value, x syntax.Expr, t Type, s *Schema) {
 	if len(s.Alternatives) == 0 && !s.Type.IsAny() && t.Every(func(a *Atom) bool {
 		return isJSON(a) && !s.Type.Some(func(b *Atom) bool { return kindFits(a, b) })
 	}) {
-		if f.Skip == "" || x != nil {
+		switch {
+		case f.Code == "" && converted(t, s):
+		case f.Skip == "" || x != nil:
 			c.report(f.codeFor("argument-type"), at, "%s wants %s, this is %s", f.name(), wantedType(s), article(t))
 		}
 		return
@@ -114,6 +116,14 @@ func (c *checker) Check(f value, x syntax.Expr, t Type, s *Schema) {
 	case List:
 		c.fitList(f, x, only, s)
 	}
+}
+
+// converted reports whether a call converts a value for a schema of texts: a number or a boolean that is computed. A
+// literal can be written as the text that is wanted.
+func converted(t Type, s *Schema) bool {
+	return s.Type.Every(func(a *Atom) bool { return a.Kind == Text }) && t.Every(func(a *Atom) bool {
+		return a.Lit == nil && (a.Kind == Int || a.Kind == Float || a.Kind == Bool)
+	})
 }
 
 // kindFits reports whether a value of one kind may be valid for a schema of another.

@@ -18,6 +18,8 @@ import (
 	"github.com/vmcp-dev/vmcp/config/lock"
 	"github.com/vmcp-dev/vmcp/internal/diag"
 	"github.com/vmcp-dev/vmcp/internal/files"
+	"github.com/vmcp-dev/vmcp/internal/jsonscan"
+	"github.com/vmcp-dev/vmcp/internal/schema"
 	"github.com/vmcp-dev/vmcp/proxy/catalog"
 
 	"github.com/vmcp-dev/vmcp/script"
@@ -94,7 +96,7 @@ func (r *runner) read() error {
 			}
 		}
 		r.made[t.Name] = t
-		r.add(t.Name, &suite.Tool{Name: t.Name, Script: &testedTool{t, program}, Limits: t.Limits})
+		r.add(t.Name, &suite.Tool{Name: t.Name, Input: inputOf(t), Script: &testedTool{t, program}, Limits: t.Limits})
 	}
 	if locked == nil {
 		return nil
@@ -112,6 +114,15 @@ func (r *runner) read() error {
 		r.inputs[t.Name], r.inputs[t.Origin] = t.Input, t.Input
 	}
 	return nil
+}
+
+// inputOf is the input schema of a scripted tool.
+func inputOf(t *catalog.ScriptedTool) *schema.Schema {
+	s, err := schema.CompileForeign(jsonscan.Get(t.Definition, "inputSchema"))
+	if err != nil {
+		return nil // the tool was refused, too
+	}
+	return s
 }
 
 func (r *runner) add(name string, t *suite.Tool) {

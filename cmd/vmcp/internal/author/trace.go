@@ -26,7 +26,7 @@ func Lines(c *cases.Case) []string {
 	t := client.Trace{Tool: c.Tool, DurationMs: c.DurationMs}
 	for i := range c.Effects {
 		e := &c.Effects[i]
-		step := status.Effect{Key: e.Key, Kind: e.Kind, Name: e.Name, StartMs: e.StartMs, DurationMs: e.DurationMs, Bytes: len(e.Result)}
+		step := status.Effect{Key: e.Key, Kind: e.Kind, Name: e.Name, StartMs: e.StartMs, DurationMs: e.DurationMs, Bytes: len(e.Result), Note: e.Note}
 		if e.Failure != nil {
 			step.Error = oneLine(e.Failure.Message)
 		}
@@ -49,7 +49,7 @@ func oneLine(message string) string {
 func FromTrace(t *client.Trace, result json.RawMessage) *cases.Case {
 	c := &cases.Case{Version: cases.Version, Tool: t.Tool, Arguments: json.RawMessage("{}"), DurationMs: t.DurationMs, Output: result}
 	for _, e := range t.Effects {
-		step := cases.Effect{Key: e.Key, Kind: e.Kind, Name: e.Name, StartMs: e.StartMs, DurationMs: e.DurationMs}
+		step := cases.Effect{Key: e.Key, Kind: e.Kind, Name: e.Name, StartMs: e.StartMs, DurationMs: e.DurationMs, Note: e.Note}
 		if e.Error != "" {
 			step.Failure = &cases.Failure{Message: e.Error}
 		}

@@ -123,6 +123,9 @@ func (n *node) label() string {
 	if e.Replayed {
 		text += "  (done before)"
 	}
+	if e.Note != "" {
+		text += "  (" + e.Note + ")"
+	}
 	if e.Error != "" {
 		text += "  failed: " + e.Error
 	}

@@ -93,6 +93,14 @@ func compiled(raw json.RawMessage) *schema.Schema {
 	return s
 }
 
+// adapt converts the arguments of a call, as in the server.
+func (h *host) adapt(_ context.Context, e script.Effect) (json.RawMessage, string) {
+	if t := h.tool(e.Name); t != nil {
+		return builtins.Convert(t.takes, e.Args)
+	}
+	return nil, ""
+}
+
 // CallTool calls a tool of the endpoint; it asks the person first if the tool may be
 // destructive.
 func (h *host) CallTool(ctx context.Context, name string, args json.RawMessage, _ builtins.CallOptions) (json.RawMessage, error) {

@@ -137,7 +137,7 @@ func (s *session) run(ctx context.Context, f script.File, functions ...string) e
 	if err != nil {
 		return err
 	}
-	_, err = p.Run(ctx, script.RunOptions{Host: s.host, Trace: func(e script.Event) { s.note(e, false) }, Print: s.print, Places: true})
+	_, err = p.Run(ctx, script.RunOptions{Host: s.host, Adapt: s.host.adapt, Trace: func(e script.Event) { s.note(e, false) }, Print: s.print, Places: true})
 	if errors.Is(err, errEnd) {
 		return nil
 	}
@@ -264,7 +264,7 @@ func (s *session) perform(ctx context.Context, given json.RawMessage) (json.RawM
 		return nil, err
 	}
 	r.result, r.err = s.tool.Program.Run(ctx, script.RunOptions{
-		Args: full, Host: s.host, Limits: s.tool.Limits, Accept: s.tool.CheckOutput, Print: s.print, Places: true,
+		Args: full, Host: s.host, Adapt: s.host.adapt, Limits: s.tool.Limits, Accept: s.tool.CheckOutput, Print: s.print, Places: true,
 		Trace: func(e script.Event) {
 			r.effects = append(r.effects, e)
 			s.note(e, true)

@@ -81,7 +81,7 @@ func TestTools(t *testing.T) {
 	out, messages := talk(t, REPLOptions{Tools: s}, `
 
 call_tool("shop_get_order", {"id": "A"})
-call_tool("shop_get_order", {"id": 1})
+call_tool("shop_get_order", {"id": [1]})
 try_call_tool("shop_note").kind
 try_call_tool("shop_refund").kind
 try_call_tool("shop_get_ordr").error
