@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/vmcp-dev/vmcp/internal/schema"
 	"github.com/vmcp-dev/vmcp/migrate/internal/star"
 )
 
@@ -347,10 +348,34 @@ func (c *clean) argument(t *Template, v *view, hint string) star.Expr {
 	if t.Parsed == nil {
 		return star.Call("fail", star.Str("not a template: "+t.Err.Error())).Is(star.Text)
 	}
-	if plain, ok := t.Parsed.Plain(); ok && looksTyped(plain) && len(c.remarks) == 0 {
-		c.remark(fmt.Sprintf("A text such as %q stays a text; ToolHive converted it to the type that the tool's schema has.", plain))
+	if plain, ok := t.Parsed.Plain(); ok && looksTyped(plain) && !schema.Canonical(plain) {
+		if len(c.remarks) == 0 {
+			c.remark(fmt.Sprintf("A text such as %q stays a text; ToolHive converted it to the type that the tool's schema has.", plain))
+		}
+		c.notes = append(c.notes, Note{Pos: t.Value.Pos, Path: t.Value.Path, Msg: fmt.Sprintf("the text %q stays a text: a call is refused where the tool wants a number or a boolean", plain)})
 	}
-	return c.value(t, v, hint)
+	e := c.value(t, v, hint)
+	if v.mayFail() && !t.Parsed.IsEncoded() && (e.Kind == star.Any || e.Kind == star.List || e.Kind == star.Map) {
+		return asTextIfThere(e)
+	}
+	return e
+}
+
+// mayFail reports whether the workflow continues after a failure of the call whose arguments are written. A list or an
+// object for a text, which the tool refuses, would then be a call that is left out without a word, so that such values
+// are written as their texts.
+func (v *view) mayFail() bool {
+	return v.step != nil && v.c.continuesOnError(v.step) && !v.c.isRecord(v.step)
+}
+
+// asTextIfThere is the text of a value, None without one.
+func asTextIfThere(e star.Expr) star.Expr {
+	if !e.Maybe {
+		return asText(e)
+	}
+	out := star.Call("text", e, star.None()).Is(star.Text)
+	out.Maybe = true
+	return out
 }
 
 // looksTyped reports whether the legacy engine could have made a number or a boolean of a text.

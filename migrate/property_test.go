@@ -84,6 +84,9 @@ func runRandom(t *testing.T, f *flow, style migrate.Style) (*migrate.Script, ver
 		t.Fatal(err)
 	}
 	c := verify.Case{Name: "random", Params: params, Fake: f.tools()}
+	if style == migrate.Clean { // of which a server refuses calls that do not fit, and random arguments seldom do
+		c.Fake.Tools["t.echo"].InputSchema = nil
+	}
 	have, err := c.RunScript(t.Context(), s)
 	return s, have, err
 }

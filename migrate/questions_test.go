@@ -25,6 +25,9 @@ func TestRandomQuestions(t *testing.T) {
 		}
 		completed++
 		s, have := runCase(t, c, migrate.Clean)
+		if c.Want, c.Style = want, migrate.Clean; c.Exception() != "" {
+			continue
+		}
 		for _, d := range verify.CompareClean(have, want) {
 			t.Errorf("seed %d: %s\nhave %s\nwant %s\n%s\n%s", seed, d.What, d.Have, d.Want, c.Tool, s.Source)
 			failed++

@@ -4,12 +4,14 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"reflect"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/vmcp-dev/vmcp/builtins"
+	"github.com/vmcp-dev/vmcp/internal/schema"
 	"github.com/vmcp-dev/vmcp/script"
 )
 
@@ -109,11 +111,34 @@ func (h *host) InputSchema(name string) (json.RawMessage, bool) {
 	return t.InputSchema, true
 }
 
+// inputOf is the compiled input schema of a tool; nil: it has none.
+func (h *host) inputOf(name string) *schema.Schema {
+	_, t := h.resolve(name)
+	if t == nil || len(t.InputSchema) == 0 {
+		return nil
+	}
+	s, err := schema.CompileForeign(t.InputSchema)
+	if err != nil {
+		return nil
+	}
+	return s
+}
+
+// adapt implements script.RunOptions.Adapt as a server does.
+func (h *host) adapt(_ context.Context, e script.Effect) (json.RawMessage, string) {
+	return builtins.Convert(h.inputOf(e.Name), e.Args)
+}
+
 // CallTool implements builtins.Host with the recorded reply.
-func (h *host) CallTool(ctx context.Context, name string, args json.RawMessage, _ builtins.CallOptions) (json.RawMessage, error) {
+func (h *host) CallTool(ctx context.Context, name string, args json.RawMessage, o builtins.CallOptions) (json.RawMessage, error) {
 	key, t := h.resolve(name)
 	if t == nil {
 		return nil, &builtins.ToolError{Kind: builtins.NotFound, Msg: "no tool " + name}
+	}
+	if s := h.inputOf(name); s != nil && !o.Unchecked {
+		if err := s.Validate(args); err != nil {
+			return nil, &builtins.ToolError{Kind: builtins.InvalidInput, Msg: fmt.Sprintf("the arguments do not fit the input schema of %s: %v", name, err)}
+		}
 	}
 	r := t.reply(h.count(key), args)
 	c := Call{Kind: "tool", Tool: name, Target: t.target(key), Args: args, Result: "ok"}

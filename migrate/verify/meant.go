@@ -30,6 +30,8 @@ func (c *Case) Exception() string {
 		return "arguments are checked against parameters"
 	case c.Style != migrate.Clean:
 		return ""
+	case c.misfits():
+		return "arguments of calls are checked against the input schema of the tool, which the recorded tool did not"
 	case c.severalTexts():
 		return "several texts of a result are one, beside its content"
 	case def.decodesText():
@@ -86,6 +88,17 @@ func (d *recorded) decodesText() bool {
 func (c *Case) fits(parameters json.RawMessage) bool {
 	s, err := schema.CompileForeign(parameters)
 	return parameters == nil || err != nil || s.Validate(c.Params) == nil
+}
+
+// misfits reports whether a recorded tool took arguments that do not fit its input schema.
+func (c *Case) misfits() bool {
+	h := &host{fake: c.Fake}
+	for _, call := range c.Want.Trace {
+		if s := h.inputOf(call.Tool); s != nil && len(call.Args) > 0 && string(call.Args) != "null" && s.Validate(call.Args) != nil {
+			return true
+		}
+	}
+	return false
 }
 
 // severalTexts reports whether a tool replies with several texts and no structured content.

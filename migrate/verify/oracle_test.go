@@ -106,6 +106,11 @@ func golden(t *testing.T, file, have string) {
 	}
 }
 
+const (
+	misfits  = "arguments of calls are checked against the input schema of the tool, which the recorded tool did not"
+	stricter = "a text becomes a boolean or a number only if it is how that is written" // Exception cannot know the text
+)
+
 // notClean are the recorded runs from which scripts in the clean style differ, with the reason.
 var notClean = map[string]string{
 	"003_param_null_explicit":            "arguments are checked against parameters",
@@ -113,6 +118,15 @@ var notClean = map[string]string{
 	"017_num_fmt_1em05":                  "arguments are checked against parameters",
 	"019_num_fmt_3p5":                    "arguments are checked against parameters",
 	"037_text_only_output":               "several texts of a result are one, beside its content",
+	"043_coerce_values":                  misfits,
+	"049_coerce_bool_true_48":            misfits,
+	"051_coerce_bool_on_50":              misfits,
+	"053_coerce_int_52":                  misfits,
+	"055_coerce_int_54":                  misfits,
+	"057_coerce_int_56":                  misfits,
+	"059_coerce_int_58":                  misfits,
+	"045_coerce_bool_1_44":               stricter,
+	"047_coerce_bool_true_46":            stricter,
 	"213_outdef_object_212":              "an object prints as JSON, so that it is one again",
 	"263_tm_printf_mix":                  "the type of a value has its name in Starlark",
 	"285_workflow_timeout_continue_last": "the timeout of a workflow is a limit of the run, which ends the run",
@@ -165,6 +179,9 @@ func checkClean(t *testing.T, dir string, counts map[string]int) {
 	}
 	if why != "" && len(diffs) == 0 {
 		t.Errorf("is listed as different (%s), but is not", why)
+	}
+	if why == stricter {
+		return
 	}
 	if len(diffs) > 0 && c.Exception() != "" {
 		if !slices.Contains(exceptions, filepath.Base(dir)) && c.Exception() != why {

@@ -197,7 +197,7 @@ func (c *Case) RunScript(ctx context.Context, s *migrate.Script) (Outcome, error
 	}
 	h := &host{fake: c.Fake}
 	res, err := p.Run(ctx, script.RunOptions{
-		Args: args, Host: h, Limits: script.Limits{Time: script.Duration(s.Timeout), Parallel: 50},
+		Args: args, Host: h, Adapt: h.adapt, Limits: script.Limits{Time: script.Duration(s.Timeout), Parallel: 50},
 	})
 	if err == nil {
 		err = contract.checkOutput(res)

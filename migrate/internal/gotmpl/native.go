@@ -82,6 +82,9 @@ func (g *Native) Encoded(t *Template) (star.Expr, bool) {
 	return g.pipe(pipe, g.begin(t)), true
 }
 
+// IsEncoded reports whether a template is the JSON text of a value.
+func (t *Template) IsEncoded() bool { return t.encoded() != nil }
+
 // text returns the expression of the text that nodes render to.
 func (g *Native) text(nodes []parse.Node, d at) star.Expr {
 	nodes = trim(nodes)
