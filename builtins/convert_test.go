@@ -68,7 +68,7 @@ def run(params):
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			h := &scripttest.Host{Tools: map[string]scripttest.Tool{"echo": scripttest.Echo}, Answer: scripttest.Later}
-			j := script.JournalNew()
+			j := script.NewJournal()
 			_, err := p.Run(t.Context(), script.RunOptions{Host: h, Journal: j, ID: "r", Adapt: tt.before})
 			if !errors.As(err, new(*script.Suspended)) {
 				t.Fatal(err)

@@ -220,10 +220,10 @@ func TestAConvertedCall(t *testing.T) {
 	if e := c.Effects[0]; string(e.Args) != `{"order":"7"}` || e.Note != "converted order to string" {
 		t.Errorf("recorded %s, %q", e.Args, e.Note)
 	}
-	if problems, _ := replay.Run(t.Context(), c, tool); len(problems) > 0 {
+	if problems, _ := cases.Run(t.Context(), c, tool); len(problems) > 0 {
 		t.Error(problems)
 	}
-	if problems, _ := replay.Run(t.Context(), c, compile(t, strings.Replace(src, "7", "8", 1))); len(problems) != 1 {
+	if problems, _ := cases.Run(t.Context(), c, compile(t, strings.Replace(src, "7", "8", 1))); len(problems) != 1 {
 		t.Errorf("another number is not reported: %v", problems)
 	}
 }
