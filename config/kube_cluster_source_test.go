@@ -147,6 +147,12 @@ type running struct {
 
 func start(t *testing.T, api *clustertest.API, identity string) *running {
 	t.Helper()
+	return startOnly(t, api, identity, "")
+}
+
+// startOnly starts the source of a process with --server.
+func startOnly(t *testing.T, api *clustertest.API, identity, only string) *running {
+	t.Helper()
 	r := &running{servers: newServed(), log: &testkit.Buffer{}}
 	log := slog.New(slog.NewTextHandler(r.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	client, err := cluster.Connect(cluster.Access{Kubeconfig: api.Kubeconfig(t)}, log)
@@ -156,8 +162,8 @@ func start(t *testing.T, api *clustertest.API, identity string) *running {
 	if client.Namespace != clustertest.Namespace {
 		t.Fatalf("namespace %q", client.Namespace)
 	}
-	r.Source = cluster.New(client, cluster.Options{Servers: r.servers, Identity: identity,
-		Resolver: resolve.New(resolve.Options{Check: proxy.CheckTools, AllowAnonymous: true})})
+	r.Source = cluster.New(client, cluster.Options{Servers: r.servers, Only: only, Identity: identity,
+		Resolver: resolve.New(resolve.Options{Check: proxy.CheckTools, AllowAnonymous: true, Only: only})})
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() { defer close(done); r.Run(ctx) }()
@@ -449,7 +455,7 @@ func TestOneWriter(t *testing.T) {
 }
 
 func holder(api *clustertest.API) any {
-	spec, _ := api.Object("Lease", cluster.LeaseName)["spec"].(map[string]any)
+	spec, _ := api.Object("Lease", cluster.LeaseOf(""))["spec"].(map[string]any)
 	return spec["holderIdentity"]
 }
 

@@ -107,7 +107,7 @@ func (a *app) serveKubernetes(ctx context.Context, f serveFlags) error {
 	defer k.servers.Close()
 	tracer = begin()
 	k.source = cluster.New(client, cluster.Options{
-		Servers: k.servers, Identity: identity(),
+		Servers: k.servers, Only: f.kubernetes.server, Identity: identity(),
 		Resolver: resolve.New(resolve.Options{
 			Check: proxy.CheckTools, Only: f.kubernetes.server,
 			AllowAnonymous: f.insecure || config.IsLoopback(k.process.Listen),

@@ -225,7 +225,7 @@ func TestReplicas(t *testing.T) {
 		t.Errorf("versions moved:\n%v\n%v", before, after)
 	}
 	for _, m := range c.get(scripted, "t0").Metadata.ManagedFields {
-		if m.Operation != "Apply" || m.Manager != "vmcp" && m.Manager != "team" {
+		if m.Operation != "Apply" || m.Manager != "vmcp-ops" && m.Manager != "team" {
 			t.Errorf("managed by %+v", m)
 		}
 	}
@@ -238,6 +238,82 @@ func TestReplicas(t *testing.T) {
 	c.apply(tool("t0", "2"))
 	c.await("another one writes", func() bool { o := c.get(scripted, "t0"); return o.Status.AppliedGeneration == o.Metadata.Generation })
 	t.Logf("another process writes %v after the death of the first", time.Since(began).Round(time.Millisecond))
+}
+
+// leaseRole permits the leases of the servers a and b, as the chart with the value server does.
+const leaseRole = `apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {name: leases}
+rules:
+  - {apiGroups: [coordination.k8s.io], resources: [leases], resourceNames: [vmcp-status-a, vmcp-status-b], verbs: [get, update]}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: leases}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: leases}
+subjects: [{kind: ServiceAccount, name: vmcp, namespace: team}]
+`
+
+// TestServersOfTheirOwn: two processes with --server report their servers and what these use, also the tool that both use;
+// a process that is killed changes nothing of the other's, and one without --server leaves a to the process of a.
+func TestServersOfTheirOwn(t *testing.T) {
+	c := start(t)
+	c.apply(leaseRole + "\n---\n" + tool("ta", "1") + "\n---\n" + tool("tb", "1") + "\n---\n" + tool("both", "1") + "\n---\n" +
+		strings.ReplaceAll(server("ta", "both"), "name: ops", "name: a") + "\n---\n" + strings.ReplaceAll(server("tb", "both"), "name: ops", "name: b"))
+	a, b := c.serveOnly("a"), c.serveOnly("b")
+	ready := func(servers string) {
+		t.Helper()
+		for _, name := range []string{"a", "b"} {
+			c.awaitCondition(served, name, "Ready", "True Served")
+			c.awaitCondition(scripted, "t"+name, "Ready", "True Served")
+		}
+		c.awaitCondition(scripted, "both", "Ready", "True Served")
+		if got := c.inServers(scripted, "both"); got != servers {
+			t.Errorf("the shared tool is %s", got)
+		}
+	}
+	ready("a True Served, b True Served")
+	if got := c.get(served, "a").Status.Lease + " " + c.get(served, "b").Status.Lease; got != "vmcp-status-a vmcp-status-b" {
+		t.Errorf("leases %s", got)
+	}
+	before := versions(c)
+	time.Sleep(3 * time.Second) // whether anything moves by itself
+	if after := versions(c); !slices.Equal(before, after) {
+		t.Errorf("versions moved:\n%v\n%v", before, after)
+	}
+
+	b.process.Kill()
+	c.apply(tool("both", "nothing"))
+	c.await("a to report the broken tool", func() bool { return c.inServers(scripted, "both") == "a False LastGoodServed, b True Served" })
+	c.awaitCondition(scripted, "both", "ScriptsValid", "False CompileFailed")
+	if is, _ := c.condition(served, "b", "ScriptsValid"); is != "True Compiled" {
+		t.Errorf("b, whose process was killed: %s", is)
+	}
+	began := time.Now()
+	c.apply(tool("both", "2"))
+	b = c.serveOnly("b")
+	ready("a True Served, b True Served")
+	t.Logf("b reports again %v after its process was killed and started", time.Since(began).Round(time.Millisecond))
+
+	all := c.serve()
+	c.awaitPage(all, "/readyz", 200)
+	c.await("the process without --server to write", func() bool { return strings.Contains(all.log.String(), "writes the status") })
+	before = versions(c)
+	time.Sleep(3 * time.Second) // whether they overwrite each other
+	if after := versions(c); !slices.Equal(before, after) {
+		t.Errorf("beside a process without --server versions moved:\n%v\n%v", before, after)
+	}
+	_ = a.process.Stop()
+	c.await("the process without --server to take over", func() bool { return c.get(served, "a").Status.Lease == "vmcp-status" })
+
+	// The shared tool is not used by a any more, and by nobody at last.
+	c.apply(strings.ReplaceAll(server("ta"), "name: ops", "name: a"))
+	c.await("only b to use it", func() bool { return c.inServers(scripted, "both") == "b True Served" })
+	c.apply(strings.ReplaceAll(server("tb"), "name: ops", "name: b"))
+	c.awaitCondition(scripted, "both", "Ready", "False NotReferenced")
+	if o := c.get(scripted, "both"); len(o.Status.Servers) != 0 || o.Status.AppliedGeneration != 0 {
+		t.Errorf("a tool that is not used: %+v", o.Status)
+	}
 }
 
 // versions are the resourceVersions of vmcp's objects.
@@ -268,7 +344,7 @@ func TestAccount(t *testing.T) {
 		{"POST", "/api/v1/namespaces/team/configmaps"}, {"PATCH", "/api/v1/namespaces/team/configmaps/m"}, {"POST", "/api/v1/namespaces/team/serviceaccounts/vmcp/token"},
 		{"PATCH", ours + "virtualmcpservers/ops"}, {"PUT", ours + "virtualmcpservers/ops"}, {"DELETE", ours + "virtualmcpservers/ops"}, {"POST", ours + "virtualmcpservers"},
 		{"PUT", ours + "virtualmcpservers/ops/status"}, {"PATCH", ours + "virtualmcpscriptedtooldefinitions/one"}, {"DELETE", ours + "virtualmcpscriptedtooldefinitions"},
-		{"GET", "/apis/events.k8s.io/v1/namespaces/team/events"}, {"DELETE", "/apis/coordination.k8s.io/v1/namespaces/team/leases/vmcp-status"}, {"GET", "/apis/coordination.k8s.io/v1/namespaces/team/leases/other"},
+		{"GET", "/apis/events.k8s.io/v1/namespaces/team/events"}, {"DELETE", "/apis/coordination.k8s.io/v1/namespaces/team/leases/vmcp-status"}, {"PUT", "/apis/coordination.k8s.io/v1/namespaces/team/leases/other"}, {"GET", "/apis/coordination.k8s.io/v1/namespaces/team/leases"},
 		{"GET", "/apis/rbac.authorization.k8s.io/v1/namespaces/team/roles"}, {"GET", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"},
 	} {
 		body := []byte(`{"apiVersion":"v1","kind":"X","metadata":{"name":"x"}}`)

@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -201,6 +202,9 @@ func (c *cluster) applyFiles(patterns ...string) {
 	}
 }
 
+// conditionOf is a condition of an object.
+type conditionOf struct{ Type, Status, Reason, Message string }
+
 // object has the fields of vmcp's objects that tests use.
 type object struct {
 	Metadata struct {
@@ -210,7 +214,12 @@ type object struct {
 	}
 	Status struct {
 		AppliedGeneration int
-		Conditions        []struct{ Type, Status, Reason, Message string }
+		Lease             string
+		Conditions        []conditionOf
+		Servers           []struct {
+			Name       string
+			Conditions []conditionOf
+		}
 	}
 }
 
@@ -232,6 +241,21 @@ func (c *cluster) condition(kind, name, of string) (is, message string) {
 		}
 	}
 	return "", ""
+}
+
+// inServers is the Ready condition of a shared object in each server: "a True Served, …".
+func (c *cluster) inServers(kind, name string) string {
+	c.t.Helper()
+	var all []string
+	for _, s := range c.get(kind, name).Status.Servers {
+		for _, x := range s.Conditions {
+			if x.Type == "Ready" {
+				all = append(all, s.Name+" "+x.Status+" "+x.Reason)
+			}
+		}
+	}
+	slices.Sort(all) // the API server keeps the order in which they were written
+	return strings.Join(all, ", ")
 }
 
 func (c *cluster) awaitCondition(kind, name, of, want string) {
@@ -280,8 +304,14 @@ func (c *cluster) serve() *replica {
 	return c.serveWith(filepath.Join(c.t.TempDir(), "kubeconfig"), c.account())
 }
 
-// serveWith starts a replica with a token.
-func (c *cluster) serveWith(file, token string) *replica {
+// serveOnly starts a process with --server.
+func (c *cluster) serveOnly(server string) *replica {
+	c.t.Helper()
+	return c.serveWith(filepath.Join(c.t.TempDir(), "kubeconfig"), c.account(), "--server", server)
+}
+
+// serveWith starts a replica with a token, and further arguments.
+func (c *cluster) serveWith(file, token string, arguments ...string) *replica {
 	c.t.Helper()
 	config := fmt.Sprintf("apiVersion: v1\nkind: Config\ncurrent-context: c\nclusters: [{name: c, cluster: {server: %q, certificate-authority: %q}}]\nusers: [{name: u, user: {token: %q}}]\ncontexts: [{name: c, context: {cluster: c, user: u, namespace: team}}]\n",
 		c.url, filepath.Join(c.dir, "ca.crt"), token)
@@ -290,7 +320,7 @@ func (c *cluster) serveWith(file, token string) *replica {
 	}
 	r := &replica{log: &text{}}
 	var err error
-	r.process, r.addr, err = rig.ServeWith(c.t.Context(), r.log, binary, []string{"--kubernetes", "--kubeconfig", file, "--log-level", "debug"})
+	r.process, r.addr, err = rig.ServeWith(c.t.Context(), r.log, binary, append([]string{"--kubernetes", "--kubeconfig", file, "--log-level", "debug"}, arguments...))
 	if err != nil {
 		c.t.Fatalf("%v\n%s", err, r.log)
 	}

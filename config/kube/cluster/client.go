@@ -32,8 +32,12 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// FieldManager owns the fields of status that are written.
+// FieldManager owns the status of servers, and of tools and entries that no server uses.
 const FieldManager = "vmcp"
+
+// managerOf is the field manager of the status of tools and entries in a server, whichever process writes it. A manager
+// per server lets processes write side by side, and take over from each other.
+func managerOf(server string) string { return FieldManager + "-" + label(server, longestLabel) }
 
 // podNamespace is the file with the namespace of the pod that this process runs in.
 const podNamespace = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
@@ -64,6 +68,7 @@ func (c *Client) Close() { c.requests.CloseIdleConnections() }
 
 // Connect reads the configuration of a cluster and makes a Client. It makes no request.
 func Connect(a Access, log *slog.Logger) (*Client, error) {
+	logOfClientGo(log.Handler()) // before client-go logs anything
 	cfg, namespace, err := a.load()
 	if err != nil {
 		return nil, err
@@ -82,7 +87,6 @@ func Connect(a Access, log *slog.Logger) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("kubernetes: %w", err)
 	}
-	logOfClientGo(log.Handler())
 	return &Client{Namespace: namespace, all: all, requests: requests, log: log.With("namespace", namespace)}, nil
 }
 
@@ -133,29 +137,30 @@ func (c *Client) in(r schema.GroupVersionResource) dynamic.ResourceInterface {
 	return c.all.Resource(r).Namespace(c.Namespace)
 }
 
-// applyStatus writes the status of an object by server-side apply and returns the new resourceVersion. If the object was
-// replaced by another one of the same name, its uid differs and the API server returns a conflict.
-func (c *Client) applyStatus(ctx context.Context, o target, status any) (version string, err error) {
+// applyStatus writes the fields of a field manager in the status of an object by server-side apply, and returns the status
+// that the object has then. Another status, or another object of the same name, is a conflict.
+func (c *Client) applyStatus(ctx context.Context, o target, manager string, status any) (written, error) {
 	body, err := free(status)
 	if err != nil {
-		return "", err
+		return written{}, err
 	}
 	u := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": o.apiVersion(), "kind": o.kind,
-		"metadata": map[string]any{"name": o.name, "namespace": c.Namespace, "uid": o.uid},
+		"metadata": map[string]any{"name": o.name, "namespace": c.Namespace, "uid": o.uid, "resourceVersion": o.version},
 		"status":   body,
 	}}
-	done, err := c.in(o.resource).ApplyStatus(ctx, o.name, u, metav1.ApplyOptions{FieldManager: FieldManager, Force: true})
+	done, err := c.in(o.resource).ApplyStatus(ctx, o.name, u, metav1.ApplyOptions{FieldManager: manager, Force: true})
 	if err != nil {
-		return "", err
+		return written{}, err
 	}
-	return done.GetResourceVersion(), nil
+	return written{done.GetResourceVersion(), done.GetGeneration(), statusOf(done)}, nil
 }
 
 // target is an object whose status or events are written.
 type target struct {
 	resource        schema.GroupVersionResource
 	kind, name, uid string
+	version         string // resourceVersion, on which the write is based
 }
 
 func (t target) apiVersion() string { return t.resource.GroupVersion().String() }

@@ -2,6 +2,9 @@ package cluster
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -11,8 +14,30 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// LeaseName is the Lease whose holder writes the status of all objects.
-const LeaseName = "vmcp-status"
+// leaseName is the Lease whose holder writes the status of the servers that have no process of their own.
+const leaseName = "vmcp-status"
+
+// LeaseOf is the name of the Lease whose holder writes the status of a server that has processes of its own; without a
+// server, of the others. It is a DNS label: a server's name that has dots or is too long is shortened, with a digest.
+func LeaseOf(server string) string {
+	if server == "" {
+		return leaseName
+	}
+	return leaseName + "-" + label(server, longestLabel-len(leaseName)-1)
+}
+
+// longestLabel is the length of the longest DNS label.
+const longestLabel = 63
+
+// label returns a name if it is a DNS label of at most the given length, else one made of its beginning and its digest.
+func label(name string, most int) string {
+	if len(name) <= most && !strings.Contains(name, ".") {
+		return name
+	}
+	sum := sha256.Sum256([]byte(name))
+	begin := strings.ReplaceAll(name, ".", "-")
+	return strings.TrimRight(begin[:min(len(begin), most-9)], "-") + "-" + hex.EncodeToString(sum[:4])
+}
 
 const (
 	// leaseTime is how long a lease that is not renewed is valid, renewTime the interval of renewals.
@@ -29,6 +54,7 @@ var leases = schema.GroupVersionResource{Group: "coordination.k8s.io", Version: 
 // for leaseTime of the local clock. All fields but ours belong to the goroutine of renewUntil.
 type lease struct {
 	client   *Client
+	name     string
 	identity string
 	ours     atomic.Bool
 
@@ -37,7 +63,9 @@ type lease struct {
 	until   time.Time // when the last successful renewal expires
 }
 
-func newLease(c *Client, identity string) *lease { return &lease{client: c, identity: identity} }
+func newLease(c *Client, name, identity string) *lease {
+	return &lease{client: c, name: name, identity: identity}
+}
 
 // held reports whether this process holds the lease.
 func (l *lease) held() bool { return l.ours.Load() }
@@ -46,17 +74,22 @@ func (l *lease) held() bool { return l.ours.Load() }
 // time the lease was acquired.
 func (l *lease) renewUntil(ctx context.Context, taken func()) {
 	defer l.release()
-	for {
+	for warned := false; ; {
 		before := l.held()
 		err := l.attempt(ctx, time.Now())
-		if err != nil && ctx.Err() == nil {
-			l.client.log.Debug("lease", "name", LeaseName, "err", err)
+		switch {
+		case err == nil || ctx.Err() != nil:
+		case apierrors.IsForbidden(err) && !warned:
+			warned = true
+			l.client.log.Warn("no status is written: the Role of this ServiceAccount lacks get and update of the lease", "lease", l.name, "err", err)
+		default:
+			l.client.log.Debug("lease", "name", l.name, "err", err)
 		}
 		if err != nil && l.held() && time.Now().After(l.until) {
 			l.ours.Store(false) // expired: another process may hold it
 		}
 		if l.held() && !before {
-			l.client.log.Info("this process writes the status of objects", "lease", LeaseName)
+			l.client.log.Info("this process writes the status of objects", "lease", l.name)
 			taken()
 		}
 		wait := time.NewTimer(tryTime)
@@ -77,10 +110,10 @@ func (l *lease) attempt(ctx context.Context, now time.Time) error {
 	ctx, cancel := context.WithTimeout(ctx, renewTime)
 	defer cancel()
 	at := l.client.in(leases)
-	u, err := at.Get(ctx, LeaseName, metav1.GetOptions{})
+	u, err := at.Get(ctx, l.name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		u = &unstructured.Unstructured{Object: map[string]any{
-			"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": map[string]any{"name": LeaseName, "namespace": l.client.Namespace},
+			"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": map[string]any{"name": l.name, "namespace": l.client.Namespace},
 		}}
 		l.fill(u, now)
 		u, err = at.Create(ctx, u, metav1.CreateOptions{})
@@ -139,13 +172,56 @@ func (l *lease) release() {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
 	at := l.client.in(leases)
-	u, err := at.Get(ctx, LeaseName, metav1.GetOptions{})
+	u, err := at.Get(ctx, l.name, metav1.GetOptions{})
 	if err == nil && u.GetResourceVersion() == l.version {
 		if err = unstructured.SetNestedField(u.Object, "", "spec", "holderIdentity"); err == nil {
 			_, err = at.Update(ctx, u, metav1.UpdateOptions{})
 		}
 	}
 	if err != nil {
-		l.client.log.Debug("lease not given back", "name", LeaseName, "err", err)
+		l.client.log.Debug("lease not given back", "name", l.name, "err", err)
 	}
+}
+
+// others finds out whether the servers that have processes of their own are still reported by them: whether their Leases
+// are held. A process without --server leaves their status to those. It belongs to the goroutine of the writer.
+type others struct {
+	client *Client
+	known  map[string]*holding // by the name of the Lease
+}
+
+// holding is the Lease of another process.
+type holding struct {
+	held    bool
+	version string    // resourceVersion at the last read
+	since   time.Time // when that version was seen first
+	read    time.Time
+}
+
+// held reports whether a Lease is held by a process, as of the last renewTime. An error does not change what is known; a
+// Lease that may not be read counts as held.
+func (o *others) held(ctx context.Context, name string) bool {
+	h, now := o.known[name], time.Now()
+	if h == nil {
+		h = &holding{held: true}
+		o.known[name] = h
+	} else if now.Sub(h.read) < renewTime {
+		return h.held
+	}
+	h.read = now
+	ctx, cancel := context.WithTimeout(ctx, renewTime)
+	defer cancel()
+	u, err := o.client.in(leases).Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		if h.held = h.held && !apierrors.IsNotFound(err); ctx.Err() == nil {
+			o.client.log.Debug("lease", "name", name, "err", err)
+		}
+		return h.held
+	}
+	if v := u.GetResourceVersion(); v != h.version {
+		h.version, h.since = v, now
+	}
+	holder, _, _ := unstructured.NestedString(u.Object, "spec", "holderIdentity")
+	h.held = holder != "" && now.Sub(h.since) < leaseTime
+	return h.held
 }

@@ -49,6 +49,8 @@ type Servers interface {
 type Options struct {
 	Resolver *resolve.Resolver
 	Servers  Servers
+	// Only is the name of the one server that the Resolver resolves; "" for all. Its status is written under a Lease of its own.
+	Only string
 	// Identity is the name of this process, as the holder of the lease and the reporter of events.
 	Identity string
 }
@@ -72,7 +74,8 @@ type Options struct {
 // Config, and the server is no longer served, since its access rules have changed and cannot be applied. A failure that is
 // not a problem of the configuration is retried with backoff, see untilLook. The reason is written to the object's status.
 //
-// Every replica serves; only the holder of the lease writes status and events. Reports are made while no Apply is running.
+// Every replica serves; only the holder of the lease writes status and events, see writer. Reports are made while no Apply is
+// running.
 // While the API server does not answer, the last known objects stay in force.
 type Source struct {
 	client  *Client
@@ -126,7 +129,7 @@ func New(c *Client, o Options) *Source {
 	s.configMaps = newSet(s, object.DecodeConfigMap)
 	s.secrets = newSet(s, object.DecodeSecret)
 	s.theirs = map[string]*set[json.RawMessage]{}
-	s.lease = newLease(c, o.Identity)
+	s.lease = newLease(c, LeaseOf(o.Only), o.Identity)
 	s.writer = newWriter(s)
 	return s
 }

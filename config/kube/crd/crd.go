@@ -23,14 +23,20 @@ type Describe func(in reflect.Type, field string) string
 
 type tree = map[string]any // written with sorted keys
 
-// column is a column of kubectl get.
-type column struct{ name, path, kind string }
-
-func condition(name, kind string) column {
-	return column{name, `.status.conditions[?(@.type=="` + kind + `")].status`, "string"}
+// column is a column of kubectl get; a wide one only with -o wide.
+type column struct {
+	name, path, kind string
+	wide             bool
 }
 
-var age = column{"Age", ".metadata.creationTimestamp", "date"}
+func condition(name, kind string) column {
+	return column{name, `.status.conditions[?(@.type=="` + kind + `")].status`, "string", false}
+}
+
+// reason is the wide column with the message of Ready.
+var reason = column{"Reason", `.status.conditions[?(@.type=="` + object.Ready + `")].message`, "string", true}
+
+var age = column{"Age", ".metadata.creationTimestamp", "date", false}
 
 // A resource is one kind with its columns.
 type resource struct {
@@ -42,13 +48,13 @@ type resource struct {
 
 var resources = []resource{
 	{object.Server, reflect.TypeFor[object.ServerSpec](), "VirtualMCPServer is an MCP endpoint over the backends of a group, at /NAME/mcp.",
-		[]column{condition("Ready", object.Ready), condition("Scripts", object.ScriptsValid), condition("Backends", object.BackendsReady), {"Path", ".status.path", "string"}, age}},
+		[]column{condition("Ready", object.Ready), condition("Scripts", object.ScriptsValid), condition("Backends", object.BackendsReady), {"Path", ".status.path", "string", false}, age, {"Lease", ".status.lease", "string", true}, reason}},
 	{object.Entry, reflect.TypeFor[object.EntrySpec](), "MCPServerEntry is an MCP server that is reached at a URL: a backend of every VirtualMCPServer with the same groupRef.",
-		[]column{condition("Ready", object.Ready), {"URL", ".spec.remoteUrl", "string"}, age}},
+		[]column{condition("Ready", object.Ready), {"URL", ".spec.remoteUrl", "string", false}, age, {"Group", ".spec.groupRef.name", "string", true}, reason}},
 	{object.Scripted, reflect.TypeFor[object.ScriptedSpec](), "VirtualMCPScriptedToolDefinition is a workflow in Starlark that clients see as a tool of every VirtualMCPServer that refers to it.",
-		[]column{condition("Ready", object.Ready), condition("Scripts", object.ScriptsValid), {"Tool", ".spec.name", "string"}, age}},
+		[]column{condition("Ready", object.Ready), condition("Scripts", object.ScriptsValid), {"Tool", ".spec.name", "string", false}, age, reason}},
 	{object.Composite, reflect.TypeFor[Workflow](), "VirtualMCPCompositeToolDefinition is a workflow in ToolHive's format that clients see as a tool of every VirtualMCPServer that refers to it.",
-		[]column{condition("Ready", object.Ready), condition("Scripts", object.ScriptsValid), {"Tool", ".spec.name", "string"}, age}},
+		[]column{condition("Ready", object.Ready), condition("Scripts", object.ScriptsValid), {"Tool", ".spec.name", "string", false}, age, reason}},
 }
 
 // Files returns the definitions as YAML, by file name.
@@ -67,12 +73,14 @@ func Files(describe Describe) (map[string][]byte, error) {
 func (r resource) definition(describe Describe) tree {
 	var columns []any
 	for _, c := range r.columns {
-		columns = append(columns, tree{"name": c.name, "type": c.kind, "jsonPath": c.path})
+		one := tree{"name": c.name, "type": c.kind, "jsonPath": c.path}
+		if c.wide {
+			one["priority"] = 1
+		}
+		columns = append(columns, one)
 	}
 	g := generator{describe, map[reflect.Type]bool{}}
-	status := g.structure(reflect.TypeFor[object.Status]())
-	status["description"] = "What became of the object."
-	listMap(status, "conditions", "type")
+	status := r.status(g)
 	spec := g.structure(r.spec)
 	spec["description"] = "What is wanted."
 	root := tree{"type": "object", "description": r.about, "required": []string{"spec"}, "properties": tree{
@@ -91,6 +99,23 @@ func (r resource) definition(describe Describe) tree {
 				"subresources": tree{"status": tree{}}, "additionalPrinterColumns": columns, "schema": tree{"openAPIV3Schema": root}}},
 		},
 	}
+}
+
+// status makes the schema of the status: servers have their own fields, and tools and entries the elements of servers.
+func (r resource) status(g generator) tree {
+	status := g.structure(reflect.TypeFor[object.Status]())
+	status["description"] = "What became of the object."
+	listMap(status, "conditions", "type")
+	properties := status["properties"].(tree)
+	if r.kind == object.Server {
+		delete(properties, "servers")
+		return status
+	}
+	delete(properties, "path")
+	delete(properties, "lease")
+	listMap(status, "servers", "name")
+	listMap(properties["servers"].(tree)["items"].(tree), "conditions", "type")
+	return status
 }
 
 // listMap makes a list a map keyed by a field of its entries: the API server refuses duplicates.

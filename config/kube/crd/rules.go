@@ -112,6 +112,8 @@ var fields = map[field]rules{
 	{reflect.TypeFor[OnError](), "retryCount"}:                 {with: tree{"minimum": 0}},
 	{reflect.TypeFor[Step](), "maxParallel"}:                   {with: tree{"minimum": 0}},
 	{reflect.TypeFor[Step](), "maxIterations"}:                 {with: tree{"minimum": 0}},
+	// A writer says 0 explicitly where others have written another generation.
+	{reflect.TypeFor[object.Status](), "appliedGeneration"}: {with: tree{"minimum": 0}},
 	{reflect.TypeFor[object.EntrySpec](), "remoteUrl"}: {cel: []rule{
 		{`isURL(self) && url(self).getScheme() in ['http', 'https'] && url(self).getHostname() != ''`, "want a URL that begins with http:// or https://"},
 		{`!self.matches('(?i)^[a-z]+://([^/@]*@)?(169[.]254[.]|\\[fe[89ab][0-9a-f]:|\\[::ffff:(169[.]254[.]|a9fe:))')`,

@@ -51,15 +51,32 @@ const (
 // MaxMessage bounds the message of a condition, in bytes: the API server refuses longer ones.
 const MaxMessage = 32 << 10
 
+// MaxSharedMessage bounds the messages of tools and entries, in bytes: they have some for each server.
+const MaxSharedMessage = 2 << 10
+
 // Status is the status of an object. It has nothing that changes by itself, such as ages.
 type Status struct {
 	// ObservedGeneration is the generation that the conditions refer to.
 	ObservedGeneration int64 `json:"observedGeneration,omitempty" crd:"yes"`
-	// AppliedGeneration is the generation that is served; absent if none has been served.
+	// AppliedGeneration is the generation that is served; absent or 0 if none has been served.
 	AppliedGeneration int64 `json:"appliedGeneration,omitempty" crd:"yes"`
 	// Path is the URL path of a server, such as /ops/mcp.
 	Path string `json:"path,omitempty" crd:"yes"`
-	// Conditions are the conditions of the object.
+	// Lease is the Lease whose holder writes the status of a server.
+	Lease string `json:"lease,omitempty" crd:"yes" max:"253"`
+	// Conditions are the conditions of the object. Of a tool or an entry each is the worst of those in servers.
+	Conditions []Condition `json:"conditions,omitempty" crd:"yes"`
+	// Servers are the VirtualMCPServers that use a tool or an entry, with the status of the object in each.
+	Servers []ServerStatus `json:"servers,omitempty" crd:"yes"`
+}
+
+// ServerStatus is the status of a tool or an entry in one server.
+type ServerStatus struct {
+	// Name is the name of the VirtualMCPServer.
+	Name string `json:"name" crd:"yes" max:"253"`
+	// AppliedGeneration is the generation of the object that the server serves; absent if none has been served.
+	AppliedGeneration int64 `json:"appliedGeneration,omitempty" crd:"yes"`
+	// Conditions are the conditions of the object in the server.
 	Conditions []Condition `json:"conditions,omitempty" crd:"yes"`
 }
 
@@ -80,13 +97,28 @@ type Condition struct {
 }
 
 // Condition returns the condition of a type; the zero Condition if there is none.
-func (s *Status) Condition(kind string) Condition {
-	for _, c := range s.Conditions {
+func (s *Status) Condition(kind string) Condition { return conditionIn(s.Conditions, kind) }
+
+// Condition returns the condition of a type; the zero Condition if there is none.
+func (s *ServerStatus) Condition(kind string) Condition { return conditionIn(s.Conditions, kind) }
+
+func conditionIn(all []Condition, kind string) Condition {
+	for _, c := range all {
 		if c.Type == kind {
 			return c
 		}
 	}
 	return Condition{}
+}
+
+// Server returns the status of the object in a server; nil if there is none.
+func (s *Status) Server(name string) *ServerStatus {
+	for i := range s.Servers {
+		if s.Servers[i].Name == name {
+			return &s.Servers[i]
+		}
+	}
+	return nil
 }
 
 // Ref names one object, for a status or a message.

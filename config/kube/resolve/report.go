@@ -22,16 +22,17 @@ func (r *Resolver) Reports(live Live) []Report {
 	for _, name := range slices.Sorted(maps.Keys(r.servers)) {
 		reports = append(reports, r.server(r.servers[name], live(name)))
 	}
+	others := r.others()
 	for _, name := range slices.Sorted(maps.Keys(r.entries)) {
-		reports = append(reports, r.entry(name, live))
+		reports = append(reports, r.entry(name, live, others))
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.state.Scripted)) {
 		o := r.state.Scripted[name]
-		reports = append(reports, r.tool(o.Ref(), o.Problems, r.usesIn(object.Scripted, name)))
+		reports = append(reports, r.tool(o.Ref(), o.Problems, others))
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.state.Composites)) {
 		o := r.state.Composites[name]
-		reports = append(reports, r.tool(o.Ref(), o.Problems, r.usesIn(object.Composite, name)))
+		reports = append(reports, r.tool(o.Ref(), o.Problems, others))
 	}
 	return reports
 }
@@ -46,15 +47,15 @@ func newStatus(of object.Ref) *status {
 // set adds a condition.
 func (s *status) set(kind, is, reason, format string, args ...any) {
 	s.Status.Conditions = append(s.Status.Conditions, object.Condition{Type: kind, Status: is, Reason: reason,
-		Message: shortened(fmt.Sprintf(format, args...)), ObservedGeneration: s.Object.Generation})
+		Message: shortened(fmt.Sprintf(format, args...), object.MaxMessage), ObservedGeneration: s.Object.Generation})
 }
 
-// shortened clips a message to object.MaxMessage.
-func shortened(text string) string {
-	if len(text) <= object.MaxMessage {
+// shortened clips a message to a number of bytes.
+func shortened(text string, most int) string {
+	if len(text) <= most {
 		return text
 	}
-	return display.ClipText(text, object.MaxMessage-len(display.Mark))
+	return display.ClipText(text, most-len(display.Mark))
 }
 
 // accepted adds the condition Accepted, about spec and references.
@@ -249,83 +250,85 @@ func (r *Resolver) owns(s *server, kind object.Kind) bool {
 }
 
 // tool makes the report of one scripted or composite tool.
-func (r *Resolver) tool(of object.Ref, problems diag.Problems, uses []usage) Report {
+func (r *Resolver) tool(of object.Ref, problems diag.Problems, others referred) Report {
+	out := newStatus(of)
+	out.accepted(finding{object.ReasonInvalid, problems})
+	out.set(object.ScriptsValid, object.Unknown, object.ReasonNotServed, "not compiled")
+	out.set(object.Ready, object.False, object.ReasonNotReferenced, "no %s that is served refers to it", object.Server.Name)
+	var servers []object.ServerStatus
+	for _, u := range r.usesIn(of.Kind, of.Name) {
+		one := toolIn(of, problems, u)
+		servers = append(servers, one.in(u.server.object.Name))
+		out.join(one.Problems)
+	}
+	return out.over(servers, others.tools[of.String()])
+}
+
+// toolIn makes the status of a tool in one server.
+func toolIn(of object.Ref, problems diag.Problems, u usage) *status {
 	out := newStatus(of)
 	f := finding{object.ReasonInvalid, problems}
-	var failed diag.Problems
-	served := int64(-1) // the oldest generation that a server serves; 0 if one serves none
-	for _, u := range uses {
-		if !f.found() {
-			f.join(u.use.finding)
-			f.join(u.use.conflict)
-		}
-		if len(failed) == 0 {
-			failed = u.use.failed
-		}
-		generation := int64(0)
-		if u.server.served && u.server.good != nil && u.use.good != nil {
-			generation = u.use.good.generation
-		}
-		if served < 0 || generation < served {
-			served = generation
-		}
+	if !f.found() {
+		f.join(u.use.finding)
+		f.join(u.use.conflict)
 	}
 	out.accepted(f)
+	failed := u.use.failed
 	out.Problems = append(out.Problems, failed...)
 	switch {
 	case len(failed) > 0:
 		out.set(object.ScriptsValid, object.False, object.ReasonCompileFailed, "%s", placedText(failed))
-	case len(uses) == 0 || f.found() && f.reason != object.ReasonNameConflict:
+	case f.found() && f.reason != object.ReasonNameConflict:
 		out.set(object.ScriptsValid, object.Unknown, object.ReasonNotServed, "not compiled")
 	default:
 		out.set(object.ScriptsValid, object.True, object.ReasonCompiled, "compiled")
 	}
-	if len(uses) == 0 {
-		out.set(object.Ready, object.False, object.ReasonNotReferenced, "no %s that is served refers to it", object.Server.Name)
-		return out.Report
+	served := int64(0)
+	if u.server.served && u.server.good != nil && u.use.good != nil {
+		served = u.use.good.generation
 	}
 	out.ready(served, "")
-	return out.Report
+	return out
 }
 
-// entry makes the report of one entry.
-func (r *Resolver) entry(name string, live Live) Report {
+// entry makes the report of one entry. The references of an entry that no server has are not reported: processes may be
+// permitted to read different ones.
+func (r *Resolver) entry(name string, live Live, others referred) Report {
 	e := r.entries[name]
 	out := newStatus(e.object.Ref())
-	out.accepted(e.finding)
-	var servers, away, connecting []string
+	out.accepted(finding{object.ReasonInvalid, e.object.Problems})
+	out.set(object.Ready, object.False, object.ReasonNotReferenced, "no %s that is served has the group %s", object.Server.Name, e.object.Spec.GroupRef.Name)
+	var servers []object.ServerStatus
 	for _, n := range slices.Sorted(maps.Keys(r.servers)) {
 		s := r.servers[n]
 		v := s.serves()
 		if v == nil || v.group == "" || v.group != e.object.Spec.GroupRef.Name {
 			continue
 		}
-		servers = append(servers, n)
-		if !s.served || e.good == nil {
-			continue
-		}
-		switch why, known := live(n)[name]; {
-		case !known:
-			connecting = append(connecting, n)
-		case why != "":
-			away = append(away, why)
-		}
+		one := entryIn(e, s, live(n))
+		servers = append(servers, one.in(n))
 	}
+	out.join(e.finding.problems)
+	return out.over(servers, others.groups[e.object.Spec.GroupRef.Name])
+}
+
+// entryIn makes the status of an entry in one server.
+func entryIn(e *entry, s *server, live map[string]string) *status {
+	out := newStatus(e.object.Ref())
+	out.accepted(e.finding)
 	if e.good != nil {
 		out.Status.AppliedGeneration = e.good.generation
 	}
+	why, known := live[e.object.Name]
 	switch {
-	case len(servers) == 0:
-		out.Status.AppliedGeneration = 0
-		out.set(object.Ready, object.False, object.ReasonNotReferenced, "no %s that is served has the group %s", object.Server.Name, e.object.Spec.GroupRef.Name)
 	case e.good == nil || e.good.generation != e.object.Generation:
 		out.ready(out.Status.AppliedGeneration, "")
-	case len(away) > 0:
-		out.set(object.Ready, object.False, object.ReasonUnavailable, "%s", away[0])
-	case len(connecting) > 0:
+	case s.served && !known:
 		out.set(object.Ready, object.Unknown, object.ReasonUnavailable, "connecting")
+	case s.served && why != "":
+		out.set(object.Ready, object.False, object.ReasonUnavailable, "%s", why)
 	default:
 		out.set(object.Ready, object.True, object.ReasonServed, "connected")
 	}
-	return out.Report
+	return out
 }

@@ -94,7 +94,7 @@ type Options struct {
 	AllowAnonymous bool
 	// Offline assumes that ConfigMaps, Secrets and objects of ToolHive that are not in the state are in the cluster.
 	Offline bool
-	// Only is the name of the one server to resolve; "" for all.
+	// Only is the name of the one server to resolve; "" for all. Other processes serve and report the others.
 	Only string
 }
 
@@ -118,10 +118,15 @@ type Live func(server string) map[string]string
 // Report is the status to be written for one object.
 type Report struct {
 	Object object.Ref
-	// Status has no lastTransitionTime in its conditions.
+	// Status has no lastTransitionTime in its conditions. That of a tool or an entry is as of the servers that were resolved,
+	// see Merge.
 	Status object.Status
 	// Problems are those of the object, with paths of fields or positions in scripts.
 	Problems diag.Problems
+	// Elsewhere: servers that were not resolved refer to the tool or entry.
+	Elsewhere bool
+
+	unused []object.Condition // of a tool or an entry without a server
 }
 
 // References are the sorted names of the ConfigMaps and Secrets that objects refer to.

@@ -20,6 +20,16 @@ app.kubernetes.io/name: {{ .Values.name }}
 {{- div (mul (regexFind "^[0-9]+" $m | int64) $unit 9) 10 -}}
 {{- end }}
 
+{{/* The Lease of processes with --server. A name that has dots, or is too long for a DNS label, is shortened as vmcp does. */}}
+{{- define "vmcp.lease" -}}
+{{- $s := .Values.server -}}
+{{- if or (contains "." $s) (gt (len $s) 51) -}}
+{{- printf "vmcp-status-%s-%s" (replace "." "-" $s | trunc 42 | trimAll "-") (sha256sum $s | trunc 8) -}}
+{{- else -}}
+vmcp-status-{{ $s }}
+{{- end -}}
+{{- end }}
+
 {{/* The configuration of the process: the values' config, and the admin port. */}}
 {{- define "vmcp.config" -}}
 {{- $config := deepCopy .Values.config -}}

@@ -356,19 +356,19 @@ func TestRoles(t *testing.T) {
 	for _, resource := range ours {
 		statuses = append(statuses, resource+"/status")
 	}
-	always := slices.Concat(on(read, ours, ""), on([]string{"patch"}, statuses, ""), on([]string{"create"}, []string{"events.k8s.io/events", "coordination.k8s.io/leases"}, ""),
-		on([]string{"get", "update"}, []string{"coordination.k8s.io/leases"}, "vmcp-status"))
+	always := slices.Concat(on(read, ours, ""), on([]string{"patch"}, statuses, ""), on([]string{"create"}, []string{"events.k8s.io/events", "coordination.k8s.io/leases"}, ""))
+	leases := []string{"coordination.k8s.io/leases"}
 	theirs := []string{}
 	for _, resource := range []string{"mcpgroups", "mcpoidcconfigs", "mcpremoteproxies", "mcpserverentries", "mcpservers", "mcptoolconfigs", "virtualmcpcompositetooldefinitions", "virtualmcpservers"} {
 		theirs = append(theirs, "toolhive.stacklok.dev/"+resource)
 	}
-	named := slices.Concat(always, on(read, []string{"/configmaps"}, "ops-scripts"), on(read, []string{"/secrets"}, "github-token"))
+	named := slices.Concat(always, on([]string{"get", "update"}, leases, "vmcp-status-ops"), on(read, []string{"/configmaps"}, "ops-scripts"), on(read, []string{"/secrets"}, "github-token"))
 	for _, tt := range []struct {
 		name, role string
 		in         objects
 		want       []string
 	}{
-		{"base", "Role vmcp", kustomize(t, "base", ""), slices.Concat(always, on(read, []string{"/configmaps", "/secrets"}, ""))},
+		{"base", "Role vmcp", kustomize(t, "base", ""), slices.Concat(always, on([]string{"get"}, leases, ""), on([]string{"update"}, leases, "vmcp-status"), on(read, []string{"/configmaps", "/secrets"}, ""))},
 		{"names", "Role vmcp", chart(t, "vmcp", everything), named},
 		{"ToolHive", "Role vmcp-toolhive", chart(t, "vmcp", everything), on(read, theirs, "")},
 	} {
@@ -383,6 +383,19 @@ func TestRoles(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestLeaseOfAServer: the Role has the name that vmcp gives the lease of the server.
+func TestLeaseOfAServer(t *testing.T) {
+	long := strings.Repeat("a", 51)
+	for server, want := range map[string]string{ // as in TestLeaseNames of config
+		"ops": "vmcp-status-ops", long: "vmcp-status-" + long, long + "a": "vmcp-status-" + long[:42] + "-6c1b3dc7", "team.ops": "vmcp-status-team-ops-fd71a3f2",
+		strings.Repeat("a.", 126) + "b": "vmcp-status-" + strings.Repeat("a-", 20) + "a-9182ce02",
+	} {
+		if got := permitted(t, chart(t, "vmcp", "server: "+server), "Role vmcp"); !slices.Contains(got, "update coordination.k8s.io/leases "+want) {
+			t.Errorf("server %s: no update of %s in %q", server, want, got)
+		}
 	}
 }
 

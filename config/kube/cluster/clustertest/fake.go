@@ -45,6 +45,7 @@ type API struct {
 	twice    bool                      // events are sent twice
 	bookmark bool                      // a bookmark goes after every event
 	streams  bool                      // sendInitialEvents is supported
+	owners   map[string]owners         // of the fields of status, by uid
 }
 
 type change struct {
@@ -62,7 +63,7 @@ var plurals = map[string]string{
 
 // New starts an API server without objects.
 func New(t testing.TB) *API {
-	a := &API{version: 1, objects: map[string]map[string]any{}, asked: map[string]int{}, agents: map[string]bool{}, refuse: map[string]int{}, changed: make(chan struct{}), cut: make(chan struct{}), streams: true}
+	a := &API{version: 1, objects: map[string]map[string]any{}, asked: map[string]int{}, agents: map[string]bool{}, refuse: map[string]int{}, owners: map[string]owners{}, changed: make(chan struct{}), cut: make(chan struct{}), streams: true}
 	l, err := net.Listen("tcp", "127.0.0.2:0") // where no other test takes the port while it is Away
 	if err != nil {
 		l, err = net.Listen("tcp", "127.0.0.1:0") // only Linux has the other loopback addresses by default
@@ -445,18 +446,31 @@ func (a *API) write(w http.ResponseWriter, r *http.Request, verb, resource, name
 		a.store(resource+"/"+name, body)
 		answer(w, http.StatusOK, body)
 	case verb == "patch":
-		if body["metadata"].(map[string]any)["uid"] != there["metadata"].(map[string]any)["uid"] {
-			answer(w, http.StatusConflict, failure(http.StatusConflict, "another uid"))
-			return
-		}
-		if !reflect.DeepEqual(there["status"], body["status"]) {
-			now := clone(there)
-			now["status"] = body["status"]
-			a.store(resource+"/"+name, now)
-			there = now
-		}
-		answer(w, http.StatusOK, there)
+		a.patch(w, r, resource+"/"+name, body)
 	}
+}
+
+// patch applies the status in a body under the field manager of the request. mu is held.
+func (a *API) patch(w http.ResponseWriter, r *http.Request, key string, body map[string]any) {
+	there := a.objects[key]
+	meta, want := body["metadata"].(map[string]any), there["metadata"].(map[string]any)
+	if meta["uid"] != want["uid"] || meta["resourceVersion"] != nil && meta["resourceVersion"] != want["resourceVersion"] {
+		answer(w, http.StatusConflict, failure(http.StatusConflict, "another uid or version"))
+		return
+	}
+	uid := want["uid"].(string)
+	if a.owners[uid] == nil {
+		a.owners[uid] = owners{}
+	}
+	before, _ := there["status"].(map[string]any)
+	status, _ := body["status"].(map[string]any)
+	if after := a.owners[uid].apply(r.URL.Query().Get("fieldManager"), before, status); !reflect.DeepEqual(before, after) {
+		now := clone(there)
+		now["status"] = after
+		a.store(key, now)
+		there = now
+	}
+	answer(w, http.StatusOK, there)
 }
 
 func failure(code int, message string) map[string]any {
