@@ -291,7 +291,7 @@ func TestServersOfTheirOwn(t *testing.T) {
 	}
 	began := time.Now()
 	c.apply(tool("both", "2"))
-	b = c.serveOnly("b")
+	c.serveOnly("b")
 	ready("a True Served, b True Served")
 	t.Logf("b reports again %v after its process was killed and started", time.Since(began).Round(time.Millisecond))
 
