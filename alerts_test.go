@@ -102,8 +102,8 @@ var metric = regexp.MustCompile(`\b(?:vmcp|go|process)_[a-z_]+`)
 func TestMetricsArePaged(t *testing.T) {
 	page := readPage(t, "docs/metrics.md")
 	var known []string
-	eachSource(t, func(_ string, src []byte) {
-		known = append(known, names(string(src), `(?:\bName: |NewDesc\(|histogram\(|Reloaded += )"(vmcp_[a-z_]+)"`)...)
+	eachSource(t, func(text string) {
+		known = append(known, names(text, `(?:\bName: |NewDesc\(|histogram\(|Reloaded += )"(vmcp_[a-z_]+)"`)...)
 	})
 	if len(known) < 60 {
 		t.Errorf("only %d metrics were found", len(known))

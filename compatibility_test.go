@@ -100,8 +100,8 @@ func same(t *testing.T, what string, rows []grade, want []string) {
 func metricNames(t *testing.T) []string {
 	t.Helper()
 	var found []string
-	eachSource(t, func(_ string, src []byte) {
-		found = append(found, names(string(src), `"(vmcp_[a-z_]+)"`)...)
+	eachSource(t, func(text string) {
+		found = append(found, names(text, `"(vmcp_[a-z_]+)"`)...)
 	})
 	return found
 }

@@ -27,7 +27,7 @@ type clean struct {
 }
 
 // cleanSource writes the script of a workflow in the clean style.
-func cleanSource(w *Workflow, o Options) (source string, notes []Note, err error) {
+func cleanSource(w *workflow, o Options) (source string, notes []Note, err error) {
 	c := &clean{emitter: newEmitter(w, o)}
 	var body []star.Stmt
 	err = c.twice(append(slices.Sorted(helperNames()), cleanReserved...), func() error {
@@ -86,7 +86,7 @@ func (c *clean) remark(text string) {
 }
 
 func (c *clean) write() error {
-	if slices.ContainsFunc(c.w.Steps, (*Step).Skips) {
+	if slices.ContainsFunc(c.w.Steps, (*step).Skips) {
 		return c.byLevel(c.w.Levels())
 	}
 	if err := c.sequence(c.w.Steps); err != nil {
@@ -97,7 +97,7 @@ func (c *clean) write() error {
 
 // needs returns the steps of the set that s has to wait for: those it depends on, and
 // those its templates name.
-func (c *clean) needs(s *Step, set []*Step) (list []*Step) {
+func (c *clean) needs(s *step, set []*step) (list []*step) {
 	for _, other := range set {
 		if other != s && (slices.Contains(s.DependsOn, other.Id) || slices.Contains(c.known[s], other)) {
 			list = append(list, other)
@@ -108,12 +108,12 @@ func (c *clean) needs(s *Step, set []*Step) (list []*Step) {
 
 // sequence writes steps so that each waits for the steps that it needs and for few others:
 // chains that do not need each other run in parallel.
-func (c *clean) sequence(set []*Step) error {
+func (c *clean) sequence(set []*step) error {
 	for len(set) > 0 {
 		if chains := c.chains(set); c.apart(chains) {
 			return c.sideBySide(chains)
 		}
-		var first, rest []*Step
+		var first, rest []*step
 		for _, s := range set {
 			if len(c.needs(s, set)) == 0 {
 				first = append(first, s)
@@ -134,7 +134,7 @@ func (c *clean) sequence(set []*Step) error {
 
 // apart reports whether each chain is written as a function; if some chains are single steps,
 // writing these beside the first steps of the others is easier to read.
-func (c *clean) apart(chains [][]*Step) bool {
+func (c *clean) apart(chains [][]*step) bool {
 	long := 0
 	for _, chain := range chains {
 		if len(chain) > 1 {
@@ -145,8 +145,8 @@ func (c *clean) apart(chains [][]*Step) bool {
 }
 
 // chains divides steps into groups that do not need each other.
-func (c *clean) chains(set []*Step) (chains [][]*Step) {
-	group := map[*Step]int{}
+func (c *clean) chains(set []*step) (chains [][]*step) {
+	group := map[*step]int{}
 	for i, s := range set {
 		group[s] = i
 	}
@@ -174,19 +174,19 @@ func (c *clean) chains(set []*Step) (chains [][]*Step) {
 }
 
 // oneLevel writes steps that do not need each other.
-func (c *clean) oneLevel(level []*Step) error {
+func (c *clean) oneLevel(level []*step) error {
 	if len(level) == 1 {
 		return c.alone(level[0])
 	}
-	var chains [][]*Step
+	var chains [][]*step
 	for _, s := range level {
-		chains = append(chains, []*Step{s})
+		chains = append(chains, []*step{s})
 	}
 	return c.sideBySide(chains)
 }
 
 // sideBySide writes chains as the branches of a call of parallel.
-func (c *clean) sideBySide(chains [][]*Step) error {
+func (c *clean) sideBySide(chains [][]*step) error {
 	var branches []star.Expr
 	var groups [][]string
 	used := false
@@ -208,7 +208,7 @@ func (c *clean) sideBySide(chains [][]*Step) error {
 }
 
 // branch writes a chain as a function, and the variables that it returns.
-func (c *clean) branch(chain []*Step) (fn star.Expr, results []string, err error) {
+func (c *clean) branch(chain []*step) (fn star.Expr, results []string, err error) {
 	for _, s := range chain {
 		if c.usedOutside(s, chain) {
 			results = append(results, c.produces(s)...)
@@ -252,13 +252,13 @@ func (c *clean) give(value star.Expr) {
 }
 
 // simple reports whether a step is one expression.
-func (c *clean) simple(s *Step) bool {
+func (c *clean) simple(s *step) bool {
 	tried := c.isCaught(s) && !c.isRecord(s) && c.needsOutput(s)
-	return s.Condition == nil && s.Kind == ToolStep && !tried && !c.needsRan(s)
+	return s.Condition == nil && s.Kind == toolStep && !tried && !c.needsRan(s)
 }
 
 // usedOutside reports whether a step or the output outside of a chain needs a step of it.
-func (c *clean) usedOutside(s *Step, chain []*Step) bool {
+func (c *clean) usedOutside(s *step, chain []*step) bool {
 	if c.decides(s) {
 		return true
 	}
@@ -273,13 +273,13 @@ func (c *clean) usedOutside(s *Step, chain []*Step) bool {
 			return true
 		}
 	}
-	return slices.ContainsFunc(c.w.Steps, (*Step).Skips)
+	return slices.ContainsFunc(c.w.Steps, (*step).Skips)
 }
 
 // byLevel writes the steps level by level, and then the result. An answer of the user
 // that ends the workflow early returns, or skips the rest where the result is made of more
 // than the last output.
-func (c *clean) byLevel(levels [][]*Step) error {
+func (c *clean) byLevel(levels [][]*step) error {
 	for i, level := range levels {
 		if err := c.oneLevel(level); err != nil {
 			return err
@@ -299,14 +299,14 @@ func (c *clean) byLevel(levels [][]*Step) error {
 }
 
 // early writes the return after an answer that ended the workflow.
-func (c *clean) early(gate *Step) {
+func (c *clean) early(gate *step) {
 	action := star.Attr(star.Name(c.vars[gate]), "action")
 	skipped := star.Dict(star.Entry{Key: "action", Value: action}, star.Entry{Key: "skipped", Value: star.True()})
 	c.emit(star.When(star.Not(c.continuesAfter(gate)), []star.Stmt{star.Return(skipped)}, nil))
 }
 
 // unlessSkipped writes the levels after questions whose answers may skip them, and the result.
-func (c *clean) unlessSkipped(gates []*Step, levels [][]*Step) error {
+func (c *clean) unlessSkipped(gates []*step, levels [][]*step) error {
 	for _, level := range levels {
 		for _, s := range level {
 			c.assume(s)
@@ -319,7 +319,7 @@ func (c *clean) unlessSkipped(gates []*Step, levels [][]*Step) error {
 }
 
 // goingOn writes levels under the condition that no answer to a question has skipped them.
-func (c *clean) goingOn(gates []*Step, levels [][]*Step) error {
+func (c *clean) goingOn(gates []*step, levels [][]*step) error {
 	body, err := c.block(func() error {
 		for i, level := range levels {
 			if err := c.oneLevel(level); err != nil {
@@ -343,7 +343,7 @@ func (c *clean) goingOn(gates []*Step, levels [][]*Step) error {
 }
 
 // gatesOf returns the questions of a level that may skip what comes later.
-func gatesOf(level []*Step) (gates []*Step) {
+func gatesOf(level []*step) (gates []*step) {
 	for _, s := range level {
 		if s.Skips() {
 			gates = append(gates, s)
@@ -353,24 +353,24 @@ func gatesOf(level []*Step) (gates []*Step) {
 }
 
 // decides reports whether the answer to a question is read to find whether later steps run.
-func (c *clean) decides(s *Step) bool {
-	return s.Skips() && slices.ContainsFunc(c.w.Steps, func(other *Step) bool { return other.Level > s.Level })
+func (c *clean) decides(s *step) bool {
+	return s.Skips() && slices.ContainsFunc(c.w.Steps, func(other *step) bool { return other.Level > s.Level })
 }
 
 // gated reports whether a question before a step may skip it.
-func (c *clean) gated(s *Step) bool {
-	return slices.ContainsFunc(c.w.Steps, func(other *Step) bool { return other.Skips() && other.Level < s.Level })
+func (c *clean) gated(s *step) bool {
+	return slices.ContainsFunc(c.w.Steps, func(other *step) bool { return other.Skips() && other.Level < s.Level })
 }
 
 // continuesAfter is the condition that an answer did not skip the remaining steps.
-func (c *clean) continuesAfter(s *Step) star.Expr {
+func (c *clean) continuesAfter(s *step) star.Expr {
 	action := star.Attr(star.Name(c.vars[s]), "action")
-	switch both := s.OnDecline == ActionSkip && s.OnCancel == ActionSkip; {
+	switch both := s.OnDecline == actionSkip && s.OnCancel == actionSkip; {
 	case both && (s.Condition != nil || c.gated(s)): // a question that was not asked skips nothing
 		return star.Op("not in", action, star.Tuple(star.Str("decline"), star.Str("cancel")))
 	case both:
 		return star.Op("==", action, star.Str("accept"))
-	case s.OnDecline == ActionSkip:
+	case s.OnDecline == actionSkip:
 		return star.Op("!=", action, star.Str("decline"))
 	}
 	return star.Op("!=", action, star.Str("cancel"))
@@ -379,7 +379,7 @@ func (c *clean) continuesAfter(s *Step) star.Expr {
 // view is the context of the templates of one field.
 type view struct {
 	c     *clean
-	step  *Step // that the template belongs to; nil for the output
+	step  *step // that the template belongs to; nil for the output
 	item  star.Expr
 	index star.Expr
 	loop  bool // the template is in a loop
@@ -392,7 +392,7 @@ func (c *clean) native(v *view, hint string) *gotmpl.Native {
 }
 
 // value writes the value of a template that is a single action, else its text.
-func (c *clean) value(t *Template, v *view, hint string) star.Expr {
+func (c *clean) value(t *template, v *view, hint string) star.Expr {
 	n := c.native(v, hint)
 	e := n.Value(t.Parsed)
 	c.define(n)

@@ -19,7 +19,7 @@ const (
 )
 
 // loopForm chooses the simplest form that is enough for all uses.
-func (c *clean) loopForm(s *Step) loopForm {
+func (c *clean) loopForm(s *step) loopForm {
 	u := c.used[s]
 	if !u.output {
 		return loopUnused
@@ -35,7 +35,7 @@ func (c *clean) loopForm(s *Step) loopForm {
 }
 
 // forEach writes a loop as a parallel over the elements.
-func (c *clean) forEach(s *Step) (star.Expr, error) {
+func (c *clean) forEach(s *step) (star.Expr, error) {
 	items := c.collection(s)
 	all := c.loop(s, items)
 	if c.loopForm(s) == loopSummary {
@@ -45,7 +45,7 @@ func (c *clean) forEach(s *Step) (star.Expr, error) {
 }
 
 // collection writes the list that a loop iterates over.
-func (c *clean) collection(s *Step) star.Expr {
+func (c *clean) collection(s *step) star.Expr {
 	n := c.native(&view{c: c, step: s}, s.Id+"_items")
 	if items, ok := n.Encoded(s.Collection.Parsed); ok {
 		c.define(n)
@@ -56,14 +56,14 @@ func (c *clean) collection(s *Step) star.Expr {
 	}
 	text := n.Text(s.Collection.Parsed)
 	c.define(n)
-	if v, err := ParseJSONText(text.Text); text.Literal && err == nil {
+	if v, err := parseJSONText(text.Text); text.Literal && err == nil {
 		return constant(v.Whole())
 	}
 	return star.Op("or", star.Call("json.decode", text), star.ListOf())
 }
 
 // loop writes the function for one element, and its use.
-func (c *clean) loop(s *Step, items star.Expr) star.Expr {
+func (c *clean) loop(s *step, items star.Expr) star.Expr {
 	fn := c.names.fresh(s.Id + "_each")
 	item, idx := c.names.fresh(s.ItemName()), c.names.fresh("i")
 	items = c.bounded(s, items)
@@ -96,7 +96,7 @@ func (c *clean) loop(s *Step, items star.Expr) star.Expr {
 }
 
 // iteration writes the value that the function of a loop returns for one element.
-func (c *clean) iteration(s *Step, call star.Expr, v *view) star.Expr {
+func (c *clean) iteration(s *step, call star.Expr, v *view) star.Expr {
 	switch form := c.loopForm(s); {
 	case form == loopUnused || form == loopOutputs:
 		return call
@@ -110,7 +110,7 @@ func (c *clean) iteration(s *Step, call star.Expr, v *view) star.Expr {
 }
 
 // bounded writes the check of the number of elements, when the definition bounds it.
-func (c *clean) bounded(s *Step, items star.Expr) star.Expr {
+func (c *clean) bounded(s *step, items star.Expr) star.Expr {
 	if s.MaxIterations == 0 {
 		return items
 	}
@@ -123,7 +123,7 @@ func (c *clean) bounded(s *Step, items star.Expr) star.Expr {
 }
 
 // loopField returns a part of the value of a loop.
-func (c *clean) loopField(s *Step, names []string) (star.Expr, int) {
+func (c *clean) loopField(s *step, names []string) (star.Expr, int) {
 	v := star.Name(c.vars[s])
 	if c.loopForm(s) == loopSummary {
 		return c.summaryField(s, v.Is(star.Map), names)
@@ -152,7 +152,7 @@ func (c *clean) loopField(s *Step, names []string) (star.Expr, int) {
 }
 
 // counted is the number of elements that completed, or that failed.
-func (c *clean) counted(s *Step, v star.Expr, well bool) star.Expr {
+func (c *clean) counted(s *step, v star.Expr, well bool) star.Expr {
 	name := c.names.fresh("r")
 	r := star.Name(name)
 	cond := star.Attr(r, "ok")
@@ -170,7 +170,7 @@ func (c *clean) counted(s *Step, v star.Expr, well bool) star.Expr {
 }
 
 // summaryField returns a part of the summary of a loop, or of the defaults in its place.
-func (c *clean) summaryField(s *Step, v star.Expr, names []string) (star.Expr, int) {
+func (c *clean) summaryField(s *step, v star.Expr, names []string) (star.Expr, int) {
 	if len(names) == 3 {
 		return v, 3
 	}

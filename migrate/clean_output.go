@@ -24,7 +24,7 @@ func (c *clean) result() error {
 }
 
 // lastOutput is the output of the last step that has run, in the order of levels and of the file.
-func (c *clean) lastOutput(levels [][]*Step) star.Expr {
+func (c *clean) lastOutput(levels [][]*step) star.Expr {
 	if len(levels) == 0 {
 		return star.None()
 	}
@@ -61,7 +61,7 @@ func (c *clean) lastOutput(levels [][]*Step) star.Expr {
 	return star.If(ran, output, c.lastOutput(levels).Bare())
 }
 
-func (c *clean) properties(list []*Property, required []string, path string) (entries []star.Entry, err error) {
+func (c *clean) properties(list []*property, required []string, path string) (entries []star.Entry, err error) {
 	for _, p := range list {
 		var e star.Expr
 		if p.Properties != nil {
@@ -88,7 +88,7 @@ func (c *clean) properties(list []*Property, required []string, path string) (en
 }
 
 // property writes one value of the result.
-func (c *clean) property(p *Property, path string) (star.Expr, error) {
+func (c *clean) property(p *property, path string) (star.Expr, error) {
 	v := &view{c: c}
 	n := c.native(v, p.Name+"_text")
 	var e star.Expr
@@ -110,7 +110,7 @@ func (c *clean) property(p *Property, path string) (star.Expr, error) {
 }
 
 // typed writes a value as the type of a property.
-func (c *clean) typed(p *Property, e star.Expr, encoded bool) star.Expr {
+func (c *clean) typed(p *property, e star.Expr, encoded bool) star.Expr {
 	switch p.Kind {
 	case "string":
 		return asText(e)
@@ -142,7 +142,7 @@ func (c *clean) typed(p *Property, e star.Expr, encoded bool) star.Expr {
 
 // withDefault writes a value of the output that has a default, for when it is missing, cannot be computed or
 // has another type.
-func (c *clean) withDefault(p *Property, e star.Expr, encoded bool, fallback star.Expr, name string) star.Expr {
+func (c *clean) withDefault(p *property, e star.Expr, encoded bool, fallback star.Expr, name string) star.Expr {
 	fits := kinds[p.Kind] == e.Kind || p.Kind == "number" && e.Kind == star.Int
 	switch {
 	case e.Kind == star.Nothing && !encoded:
@@ -175,7 +175,7 @@ func (c *clean) withDefault(p *Property, e star.Expr, encoded bool, fallback sta
 }
 
 // typedLiteral writes a value that is no template.
-func (c *clean) typedLiteral(p *Property, e star.Expr) (star.Expr, error) {
+func (c *clean) typedLiteral(p *property, e star.Expr) (star.Expr, error) {
 	if p.Kind == "boolean" {
 		if b, err := strconv.ParseBool(e.Text); err == nil {
 			return constantOf(b), nil
@@ -184,7 +184,7 @@ func (c *clean) typedLiteral(p *Property, e star.Expr) (star.Expr, error) {
 	if (p.Kind == "object" || p.Kind == "array") && strings.TrimSpace(e.Text) == "null" {
 		return star.None(), nil
 	}
-	fixed := &Property{Kind: p.Kind, Fallback: &Value{Data: e.Text}}
+	fixed := &property{Kind: p.Kind, Fallback: &value{Data: e.Text}}
 	v, err := fixed.Coerced()
 	if err == nil {
 		return constantOf(v), nil

@@ -5,10 +5,10 @@ import (
 )
 
 // ends reports whether an answer that has this handler ends the workflow with a failure.
-func ends(handler string) bool { return handler == "" || handler == ActionAbort }
+func ends(handler string) bool { return handler == "" || handler == actionAbort }
 
 // refusals writes the failure after a refusal of the user that the definition does not handle.
-func (c *clean) refusals(s *Step) {
+func (c *clean) refusals(s *step) {
 	op, word := "", ""
 	switch {
 	case ends(s.OnDecline) && ends(s.OnCancel):
@@ -24,7 +24,7 @@ func (c *clean) refusals(s *Step) {
 	c.emit(star.When(refused, []star.Stmt{star.Do(star.Call("fail", star.Str(s.Id+": not accepted by the user")))}, nil))
 }
 
-func (c *clean) elicitation(s *Step) (star.Expr, error) {
+func (c *clean) elicitation(s *step) (star.Expr, error) {
 	n := c.native(&view{c: c, step: s}, s.Id+"_message")
 	message := n.Text(s.Message.Parsed)
 	c.define(n)
@@ -34,13 +34,13 @@ func (c *clean) elicitation(s *Step) (star.Expr, error) {
 	}
 	args := []star.Expr{message, star.Arg("schema", constant(form.Whole()))}
 	if s.Timeout != 0 {
-		args = append(args, star.Arg("timeout", star.Str(durationText(min(s.Timeout, MaxElicitTimeout)))))
+		args = append(args, star.Arg("timeout", star.Str(durationText(min(s.Timeout, maxElicitTimeout)))))
 	}
 	return star.Call("elicit", args...), nil
 }
 
 // unasked is the action of a question that was not asked.
-func (c *clean) unasked(s *Step) star.Expr {
+func (c *clean) unasked(s *step) star.Expr {
 	if action := s.Defaults.Mapping().Get("action"); action != nil {
 		return constant(action.Whole())
 	}
@@ -48,7 +48,7 @@ func (c *clean) unasked(s *Step) star.Expr {
 }
 
 // skippedQuestion is the answer to a question that was not asked.
-func (c *clean) skippedQuestion(s *Step) star.Expr {
+func (c *clean) skippedQuestion(s *step) star.Expr {
 	content := star.Dict()
 	if v := s.Defaults.Mapping().Get("content"); v.Mapping() != nil {
 		content = constant(v.Whole())
@@ -66,10 +66,10 @@ func (c *clean) skippedQuestion(s *Step) star.Expr {
 
 // answerField returns a part of the user's answer; accepted says that the user is known to have
 // accepted.
-func (c *clean) answerField(s *Step, names []string, accepted bool) (star.Expr, int) {
+func (c *clean) answerField(s *step, names []string, accepted bool) (star.Expr, int) {
 	v := star.Name(c.vars[s])
 	content := star.Attr(v, "content").Is(star.Map)
-	if handled := func(h string) bool { return h == ActionContinue || h == ActionSkip }; !accepted && (handled(s.OnDecline) || handled(s.OnCancel)) {
+	if handled := func(h string) bool { return h == actionContinue || h == actionSkip }; !accepted && (handled(s.OnDecline) || handled(s.OnCancel)) {
 		content = content.Optional() // a refusal has none
 	}
 	action := star.Attr(v, "action").Is(star.Text)
@@ -97,7 +97,7 @@ func (c *clean) answerField(s *Step, names []string, accepted bool) (star.Expr, 
 
 // answerWithoutSkipping is the answer where it is known not to have skipped the remaining steps: after
 // one that does, the script has returned.
-func (c *clean) answerWithoutSkipping(s *Step) star.Expr {
+func (c *clean) answerWithoutSkipping(s *step) star.Expr {
 	part := func(name string) star.Entry {
 		e, _ := c.answerField(s, []string{"steps", s.Id, "output", name}, false)
 		return star.Entry{Key: name, Value: e}
@@ -106,14 +106,14 @@ func (c *clean) answerWithoutSkipping(s *Step) star.Expr {
 }
 
 // skippedRest is True when the answer skipped the remaining steps, else None.
-func (c *clean) skippedRest(s *Step) star.Expr {
+func (c *clean) skippedRest(s *step) star.Expr {
 	e := star.If(star.Not(c.continuesAfter(s)), star.True(), star.None())
 	e.Kind, e.Maybe, e.Missing = star.Bool, true, true
 	return e
 }
 
 // answered returns a field of the form that the user filled in.
-func (c *clean) answered(s *Step, content star.Expr, name string, accepted bool) star.Expr {
+func (c *clean) answered(s *step, content star.Expr, name string, accepted bool) star.Expr {
 	schema := s.Schema.Mapping()
 	kind := kinds[schema.Get("properties").Mapping().Get(name).Mapping().Get("type").Text()]
 	required := false

@@ -12,54 +12,54 @@ import (
 )
 
 // isUsed reports whether a template uses a step, and needsOutput whether one uses its output.
-func (c *clean) isUsed(s *Step) bool { return c.used[s].any() }
+func (c *clean) isUsed(s *step) bool { return c.used[s].any() }
 
-func (c *clean) needsOutput(s *Step) bool { return c.used[s].output }
+func (c *clean) needsOutput(s *step) bool { return c.used[s].output }
 
 // isRecord reports whether a step is a record of the legacy module: where templates use the content
 // array by the names of its blocks, which no builtin returns.
-func (c *clean) isRecord(s *Step) bool {
-	return s.Kind == ToolStep && (c.used[s].content || slices.ContainsFunc(c.used[s].parts, blockName.MatchString))
+func (c *clean) isRecord(s *step) bool {
+	return s.Kind == toolStep && (c.used[s].content || slices.ContainsFunc(c.used[s].parts, blockName.MatchString))
 }
 
 var blockName = regexp.MustCompile(`^(text_[0-9]+|image_[0-9]+|resource(_[0-9]+)?)$`)
 
 // isCaught reports whether a failure of the step's tool does not end the workflow.
-func (c *clean) isCaught(s *Step) bool {
-	return c.continuesOnError(s) && s.Kind == ToolStep
+func (c *clean) isCaught(s *step) bool {
+	return c.continuesOnError(s) && s.Kind == toolStep
 }
 
 // needsTried reports whether a template uses the status or the error of a call that may fail.
-func (c *clean) needsTried(s *Step) bool {
+func (c *clean) needsTried(s *step) bool {
 	return c.isCaught(s) && !c.isRecord(s) && (c.used[s].status || c.used[s].error)
 }
 
 // needsRan reports whether a template depends on whether a step has run.
-func (c *clean) needsRan(s *Step) bool {
+func (c *clean) needsRan(s *step) bool {
 	return (s.Condition != nil || c.gated(s)) && c.used[s].status && !c.isRecord(s)
 }
 
 // ran is the name of the variable that says whether a step with a condition has run.
-func (c *clean) ran(s *Step) string { return c.vars[s] + "_ran" }
+func (c *clean) ran(s *step) string { return c.vars[s] + "_ran" }
 
 // tried is the name of the variable with the result of try_call_tool.
-func (c *clean) tried(s *Step) string { return c.vars[s] + "_result" }
+func (c *clean) tried(s *step) string { return c.vars[s] + "_result" }
 
 // hasValue reports whether a step has a variable.
-func (c *clean) hasValue(s *Step) bool {
+func (c *clean) hasValue(s *step) bool {
 	switch {
 	case c.isRecord(s):
 		return true
-	case s.Kind == ElicitationStep:
+	case s.Kind == elicitationStep:
 		return c.needsOutput(s) || c.decides(s)
-	case s.Kind == ForEachStep:
+	case s.Kind == forEachStep:
 		return c.loopForm(s) != loopUnused
 	}
 	return c.needsOutput(s)
 }
 
 // produces lists the variables of a step that are used.
-func (c *clean) produces(s *Step) (list []string) {
+func (c *clean) produces(s *step) (list []string) {
 	if c.hasValue(s) {
 		list = append(list, c.vars[s])
 	}
@@ -73,7 +73,7 @@ func (c *clean) produces(s *Step) (list []string) {
 }
 
 // assume writes the assignment of the values of a skipped step to the variables of s.
-func (c *clean) assume(s *Step) {
+func (c *clean) assume(s *step) {
 	c.assumeOutcome(s)
 	if c.needsRan(s) {
 		c.emit(star.Assign(star.False(), c.ran(s)))
@@ -81,7 +81,7 @@ func (c *clean) assume(s *Step) {
 }
 
 // assumeOutcome is assume without the variable that says whether the step has run.
-func (c *clean) assumeOutcome(s *Step) {
+func (c *clean) assumeOutcome(s *step) {
 	if c.hasValue(s) {
 		c.emit(star.Assign(c.skippedValue(s), c.vars[s]))
 	}
@@ -92,19 +92,19 @@ func (c *clean) assumeOutcome(s *Step) {
 }
 
 // skippedValue is the value of the variable of a step that did not run.
-func (c *clean) skippedValue(s *Step) star.Expr {
+func (c *clean) skippedValue(s *step) star.Expr {
 	switch {
 	case c.isRecord(s):
 		c.loads["skipped"] = true
 		return star.Call("skipped", c.defaults(s))
-	case s.Kind == ElicitationStep:
+	case s.Kind == elicitationStep:
 		return c.skippedQuestion(s)
 	}
 	return c.defaults(s)
 }
 
 // defaults are the default results of a step: a dict.
-func (c *clean) defaults(s *Step) star.Expr {
+func (c *clean) defaults(s *step) star.Expr {
 	if s.Defaults == nil {
 		return star.Dict()
 	}
@@ -112,7 +112,7 @@ func (c *clean) defaults(s *Step) star.Expr {
 }
 
 // alone writes one step as statements.
-func (c *clean) alone(s *Step) error {
+func (c *clean) alone(s *step) error {
 	if s.Condition == nil {
 		return c.perform(s)
 	}
@@ -132,18 +132,18 @@ func (c *clean) alone(s *Step) error {
 }
 
 // assumed reports whether the variables of a step have the values of a skipped one already.
-func (c *clean) assumed(s *Step) bool {
+func (c *clean) assumed(s *step) bool {
 	return c.gated(s) && c.w.Output != nil && !c.branched(s)
 }
 
 // branched reports whether a step that a question may skip is written into a function,
 // which does not have the values that were assigned outside of it.
-func (c *clean) branched(s *Step) bool {
-	return slices.ContainsFunc(c.w.Steps, func(other *Step) bool { return other != s && other.Level == s.Level })
+func (c *clean) branched(s *step) bool {
+	return slices.ContainsFunc(c.w.Steps, func(other *step) bool { return other != s && other.Level == s.Level })
 }
 
 // perform writes the effect of a step, and sets the variable that says whether it has run.
-func (c *clean) perform(s *Step) error {
+func (c *clean) perform(s *step) error {
 	err := c.performed(s)
 	if err == nil && c.needsRan(s) && s.Condition == nil {
 		c.emit(star.Assign(star.True(), c.ran(s)))
@@ -152,7 +152,7 @@ func (c *clean) perform(s *Step) error {
 }
 
 // performed writes the effect of a step.
-func (c *clean) performed(s *Step) error {
+func (c *clean) performed(s *step) error {
 	value, err := c.core(s)
 	if err != nil {
 		return err
@@ -169,19 +169,19 @@ func (c *clean) performed(s *Step) error {
 		}
 	case c.needsTried(s):
 		c.emit(star.Assign(value, tried))
-	case c.hasValue(s) || s.Kind == ElicitationStep && (ends(s.OnDecline) || ends(s.OnCancel)):
+	case c.hasValue(s) || s.Kind == elicitationStep && (ends(s.OnDecline) || ends(s.OnCancel)):
 		c.emit(star.Assign(value, v))
 	default:
 		c.emit(star.Do(value))
 	}
-	if s.Kind == ElicitationStep {
+	if s.Kind == elicitationStep {
 		c.refusals(s)
 	}
 	return nil
 }
 
 // condition writes the condition of a step.
-func (c *clean) condition(s *Step) star.Expr {
+func (c *clean) condition(s *step) star.Expr {
 	t := s.Condition
 	e := c.value(t, &view{c: c, step: s}, s.Id+"_condition")
 	if e.Literal {
@@ -231,13 +231,13 @@ func isTrue(e star.Expr) star.Expr {
 }
 
 // core writes the effect of a step as an expression.
-func (c *clean) core(s *Step) (star.Expr, error) {
+func (c *clean) core(s *step) (star.Expr, error) {
 	switch s.Kind {
-	case ElicitationStep:
+	case elicitationStep:
 		return c.elicitation(s)
-	case ForEachStep:
+	case forEachStep:
 		return c.forEach(s)
-	case ToolStep:
+	case toolStep:
 		if c.isRecord(s) {
 			return c.record(s), nil
 		}
@@ -246,7 +246,7 @@ func (c *clean) core(s *Step) (star.Expr, error) {
 }
 
 // call writes the call of a tool.
-func (c *clean) call(s *Step, v *view, caught bool, timeout time.Duration) star.Expr {
+func (c *clean) call(s *step, v *view, caught bool, timeout time.Duration) star.Expr {
 	fn := "call_tool"
 	if caught {
 		fn = "try_call_tool"
@@ -262,19 +262,19 @@ func (c *clean) call(s *Step, v *view, caught bool, timeout time.Duration) star.
 }
 
 // retried writes the retries of a call.
-func (c *clean) retried(s *Step, call star.Expr) star.Expr {
+func (c *clean) retried(s *step, call star.Expr) star.Expr {
 	if s.Retries() == 0 {
 		return call
 	}
 	args := []star.Expr{star.Lambda(call), star.Arg("max_attempts", star.Integer(int64(s.Retries()+1)))}
-	if d := s.OnError.RetryDelay; d != 0 && d != DefaultRetryDelay {
+	if d := s.OnError.RetryDelay; d != 0 && d != defaultRetryDelay {
 		args = append(args, star.Arg("delay", star.Str(durationText(d))))
 	}
 	return star.Call("retry", args...)
 }
 
 // record writes a call whose content array is used.
-func (c *clean) record(s *Step) star.Expr {
+func (c *clean) record(s *step) star.Expr {
 	c.loads["call"] = true
 	args := []star.Expr{star.Str(s.Tool), star.Dict()}
 	if s.Arguments != nil {
@@ -293,14 +293,14 @@ func (c *clean) record(s *Step) star.Expr {
 }
 
 // templated writes a value whose texts are templates. hint is a word for the names of variables.
-func (c *clean) templated(v *Value, s *Step, in *view, hint string) star.Expr {
+func (c *clean) templated(v *value, s *step, in *view, hint string) star.Expr {
 	if v == nil {
 		return star.None()
 	}
 	switch d := v.Data.(type) {
 	case string:
 		return c.argument(s.Templates[v], in, hint)
-	case []*Value:
+	case []*value:
 		var list []star.Expr
 		for _, e := range d {
 			item := c.templated(e, s, in, hint)
@@ -310,7 +310,7 @@ func (c *clean) templated(v *Value, s *Step, in *view, hint string) star.Expr {
 			list = append(list, item)
 		}
 		return star.ListOf(list...)
-	case *Mapping:
+	case *mapping:
 		var entries []star.Entry
 		for _, k := range d.Keys {
 			e := c.templated(d.Values[k], s, in, hint+"_"+k)
@@ -326,7 +326,7 @@ func (c *clean) templated(v *Value, s *Step, in *view, hint string) star.Expr {
 	return constant(v.Whole())
 }
 
-func valueText(v *Value) (string, bool) {
+func valueText(v *value) (string, bool) {
 	if v == nil {
 		return "", false
 	}
@@ -344,7 +344,7 @@ func withoutNone(entries []star.Entry) star.Expr {
 }
 
 // argument writes one text.
-func (c *clean) argument(t *Template, v *view, hint string) star.Expr {
+func (c *clean) argument(t *template, v *view, hint string) star.Expr {
 	if t.Parsed == nil {
 		return star.Call("fail", star.Str("not a template: "+t.Err.Error())).Is(star.Text)
 	}
@@ -386,7 +386,7 @@ func looksTyped(s string) bool {
 }
 
 // constant writes a value of the file.
-func constant(v *Value) star.Expr {
+func constant(v *value) star.Expr {
 	if v == nil {
 		return star.None()
 	}
@@ -402,13 +402,13 @@ func constant(v *Value) star.Expr {
 		return star.Str(d)
 	case float64:
 		return star.Fraction(d)
-	case []*Value:
+	case []*value:
 		var list []star.Expr
 		for _, e := range d {
 			list = append(list, constant(e))
 		}
 		return star.ListOf(list...)
-	case *Mapping:
+	case *mapping:
 		var entries []star.Entry
 		for _, k := range d.Keys {
 			entries = append(entries, star.Entry{Key: k, Value: constant(d.Values[k])})
@@ -420,11 +420,11 @@ func constant(v *Value) star.Expr {
 
 // constantOf writes a plain value.
 func constantOf(v any) star.Expr {
-	if known, ok := v.(*Value); ok {
+	if known, ok := v.(*value); ok {
 		return constant(known)
 	}
 	if n, ok := v.(int64); ok {
 		v = int(n)
 	}
-	return constant((&Value{Data: v}).Whole())
+	return constant((&value{Data: v}).Whole())
 }

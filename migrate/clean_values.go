@@ -48,7 +48,7 @@ func (v *view) Path(names []string) (star.Expr, int) {
 // Root returns the whole context.
 func (v *view) Root() star.Expr {
 	var entries []star.Entry
-	for _, name := range slices.Sorted(slices.Values(Roots)) {
+	for _, name := range slices.Sorted(slices.Values(roots)) {
 		if name == "forEach" && !v.loop {
 			continue
 		}
@@ -101,12 +101,12 @@ func (v *view) steps(names []string) (star.Expr, int) {
 		})
 		return star.Dict(entries...), 1
 	}
-	i := slices.IndexFunc(v.c.w.Steps, func(other *Step) bool { return other.Id == names[1] })
+	i := slices.IndexFunc(v.c.w.Steps, func(other *step) bool { return other.Id == names[1] })
 	if i < 0 {
 		return star.None(), len(names)
 	}
 	other := v.c.w.Steps[i]
-	if v.c.fix && other.Kind == ElicitationStep && len(names) > 2 && (names[2] == "action" || names[2] == "content") {
+	if v.c.fix && other.Kind == elicitationStep && len(names) > 2 && (names[2] == "action" || names[2] == "content") {
 		e, n := v.steps(slices.Concat(names[:2], []string{"output"}, names[2:]))
 		return e, n - 1
 	}
@@ -119,7 +119,7 @@ func (v *view) steps(names []string) (star.Expr, int) {
 	if !slices.Contains(v.c.refs[v.step], other) {
 		v.c.refs[v.step] = append(v.c.refs[v.step], other)
 	}
-	if other.Kind == ElicitationStep && len(names) > 2 && names[2] == "output" && v.accepted(other) {
+	if other.Kind == elicitationStep && len(names) > 2 && names[2] == "output" && v.accepted(other) {
 		v.c.see(other, names)
 		return v.c.answerField(other, names, true)
 	}
@@ -128,12 +128,12 @@ func (v *view) steps(names []string) (star.Expr, int) {
 
 // accepted reports whether a question is known to be accepted where the template is rendered: any other
 // outcome has ended the run or skipped the step.
-func (v *view) accepted(q *Step) bool {
-	return v.step != nil && v.step.Level > q.Level && q.Condition == nil && q.OnDecline != ActionContinue && q.OnCancel != ActionContinue
+func (v *view) accepted(q *step) bool {
+	return v.step != nil && v.step.Level > q.Level && q.Condition == nil && q.OnDecline != actionContinue && q.OnCancel != actionContinue
 }
 
 // begun reports whether a step has begun when the template is rendered.
-func (v *view) begun(other *Step) bool { return v.step == nil || other.Level < v.step.Level }
+func (v *view) begun(other *step) bool { return v.step == nil || other.Level < v.step.Level }
 
 // running returns a part of the step that is running, for its own templates.
 func (v *view) running(names []string) (star.Expr, int) {
@@ -151,7 +151,7 @@ func (v *view) running(names []string) (star.Expr, int) {
 }
 
 // stepField returns a part of a step that has ended.
-func (c *clean) stepField(s *Step, names []string) (star.Expr, int) {
+func (c *clean) stepField(s *step, names []string) (star.Expr, int) {
 	c.see(s, names)
 	if len(names) == 2 {
 		return c.whole(s), 2
@@ -159,7 +159,7 @@ func (c *clean) stepField(s *Step, names []string) (star.Expr, int) {
 	record := star.Name(c.vars[s])
 	switch names[2] {
 	case "content":
-		if s.Kind == ToolStep {
+		if s.Kind == toolStep {
 			return star.Attr(record, "content").Is(star.Map), 3
 		}
 		return star.Dict(), 3
@@ -185,7 +185,7 @@ func textOrNone(e star.Expr) star.Expr {
 }
 
 // whole returns a step with all its parts.
-func (c *clean) whole(s *Step) star.Expr {
+func (c *clean) whole(s *step) star.Expr {
 	var entries []star.Entry
 	for _, part := range []string{"content", "error", "output", "status"} {
 		e, _ := c.stepField(s, []string{"steps", s.Id, part})
@@ -197,7 +197,7 @@ func (c *clean) whole(s *Step) star.Expr {
 }
 
 // status returns the status of a step: completed, failed or skipped.
-func (c *clean) status(s *Step) star.Expr {
+func (c *clean) status(s *step) star.Expr {
 	if c.isRecord(s) {
 		return star.Attr(star.Name(c.vars[s]), "status").Is(star.Text)
 	}
@@ -226,11 +226,11 @@ func (c *clean) status(s *Step) star.Expr {
 }
 
 // outputField returns a part of an output.
-func (c *clean) outputField(s *Step, names []string) (star.Expr, int) {
+func (c *clean) outputField(s *step, names []string) (star.Expr, int) {
 	switch {
-	case s.Kind == ElicitationStep:
+	case s.Kind == elicitationStep:
 		return c.answerField(s, names, false)
-	case s.Kind == ForEachStep:
+	case s.Kind == forEachStep:
 		return c.loopField(s, names)
 	case c.isRecord(s):
 		return star.Attr(star.Name(c.vars[s]), "output").Is(star.Map), 3
@@ -307,7 +307,7 @@ func (v *view) forEach(names []string) (star.Expr, int) {
 	switch names[1] {
 	case item:
 		return v.item, 2
-	case ForEachIndex:
+	case forEachIndex:
 		*v.seen = true
 		return v.index, 2
 	}

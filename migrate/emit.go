@@ -54,18 +54,18 @@ func indented(text string, depth int) string {
 }
 
 // literal writes a value as Starlark.
-func literal(v *Value) string {
+func literal(v *value) string {
 	if v == nil {
 		return "None"
 	}
 	switch d := v.Data.(type) {
-	case []*Value:
+	case []*value:
 		items := make([]string, len(d))
 		for i, e := range d {
 			items[i] = literal(e)
 		}
 		return gotmpl.ListOf(items)
-	case *Mapping:
+	case *mapping:
 		entries := make([]string, len(d.Keys))
 		for i, k := range d.Keys {
 			entries[i] = gotmpl.Quote(k) + ": " + literal(d.Values[k])
@@ -89,7 +89,7 @@ func literalOf(v any) string {
 		return gotmpl.Quote(d)
 	case float64:
 		return gotmpl.FloatLiteral(d)
-	case *Value:
+	case *value:
 		return literal(d)
 	}
 	return fmt.Sprint(v)

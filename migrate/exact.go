@@ -18,7 +18,7 @@ type exact struct {
 }
 
 // exactSource writes the script of a workflow in the exact style.
-func exactSource(w *Workflow, o Options) (source string, notes []Note, err error) {
+func exactSource(w *workflow, o Options) (source string, notes []Note, err error) {
 	x := &exact{emitter: newEmitter(w, o)}
 	if err := x.twice(Module, x.write); err != nil {
 		return "", nil, err
@@ -43,7 +43,7 @@ func (x *exact) above() string {
 }
 
 // translate writes a template in a scope, with the functions that it needs before it.
-func (x *exact) translate(t *Template, s *scope, hint string) (gotmpl.Expr, error) {
+func (x *exact) translate(t *template, s *scope, hint string) (gotmpl.Expr, error) {
 	c, err := t.Parsed.Translate(s, hint)
 	if err != nil {
 		return gotmpl.Expr{}, x.misplaced(t, err)
@@ -69,7 +69,7 @@ func (x *exact) write() error {
 
 // head writes the statements before the first step.
 func (x *exact) head() {
-	if x.w.Timeout != 0 && x.w.Timeout != DefaultTimeout {
+	if x.w.Timeout != 0 && x.w.Timeout != defaultTimeout {
 		x.loads["deadline"] = true
 		x.code.line("%s", gotmpl.Call("deadline", gotmpl.Quote(durationText(x.w.Timeout))))
 	}
@@ -106,7 +106,7 @@ func (x *exact) defaults() string {
 	return gotmpl.Dict(entries)
 }
 
-func schemaDefault(schema *Mapping) (*Value, bool) {
+func schemaDefault(schema *mapping) (*value, bool) {
 	if schema == nil {
 		return nil, false
 	}
@@ -115,13 +115,13 @@ func schemaDefault(schema *Mapping) (*Value, bool) {
 }
 
 // skipped is the condition that an answer ended the workflow.
-func (x *exact) skipped(s *Step) string {
+func (x *exact) skipped(s *step) string {
 	x.seen[s].output = true
 	return x.outputOf(s) + `.get("skipped")`
 }
 
 // oneLevel writes the steps of a level: in parallel when there are several.
-func (x *exact) oneLevel(level []*Step) error {
+func (x *exact) oneLevel(level []*step) error {
 	if len(level) == 1 {
 		return x.alone(level[0])
 	}
@@ -141,12 +141,12 @@ func (x *exact) oneLevel(level []*Step) error {
 		}
 	}
 	fn, args := "parallel", []string{gotmpl.ListOf(branches)}
-	if slices.ContainsFunc(level, (*Step).Skips) {
+	if slices.ContainsFunc(level, (*step).Skips) {
 		fn, args = "gated", append(args, gotmpl.ListOf(x.skippedValues(level)))
 		x.loads[fn] = true
 	}
-	if len(level) > MaxConcurrent {
-		args = append(args, keyword("max_concurrency", strconv.Itoa(MaxConcurrent)))
+	if len(level) > maxConcurrent {
+		args = append(args, keyword("max_concurrency", strconv.Itoa(maxConcurrent)))
 	}
 	call := gotmpl.Call(fn, args...)
 	if used {
@@ -157,7 +157,7 @@ func (x *exact) oneLevel(level []*Step) error {
 }
 
 // skippedValues are the values of the steps of a level that were cut off.
-func (x *exact) skippedValues(level []*Step) (list []string) {
+func (x *exact) skippedValues(level []*step) (list []string) {
 	for _, s := range level {
 		if x.isUsed(s) {
 			list = append(list, x.skippedValue(s))
@@ -169,16 +169,16 @@ func (x *exact) skippedValues(level []*Step) (list []string) {
 }
 
 // isUsed reports whether a template uses the step.
-func (x *exact) isUsed(s *Step) bool { return x.used[s].any() }
+func (x *exact) isUsed(s *step) bool { return x.used[s].any() }
 
 // isRecord reports whether the variable of a step is its record, not only its output.
-func (x *exact) isRecord(s *Step) bool {
+func (x *exact) isRecord(s *step) bool {
 	u := x.used[s]
 	return u.content || x.continuesOnError(s) && (u.status || u.error) || u.status && x.mayBeSkipped(s)
 }
 
 // branch writes a step as a function without arguments, for parallel.
-func (x *exact) branch(s *Step) (string, error) {
+func (x *exact) branch(s *step) (string, error) {
 	if s.Condition == nil || x.continuesOnError(s) {
 		expr, err := x.expression(s)
 		if err != nil {
@@ -190,7 +190,7 @@ func (x *exact) branch(s *Step) (string, error) {
 }
 
 // function writes a step with its condition as a function.
-func (x *exact) function(s *Step) (string, error) {
+func (x *exact) function(s *step) (string, error) {
 	name := x.names.fresh("run_" + s.Id)
 	var err error
 	x.code.line("def %s():", name)
@@ -200,7 +200,7 @@ func (x *exact) function(s *Step) (string, error) {
 }
 
 // returning writes the body of function.
-func (x *exact) returning(s *Step) error {
+func (x *exact) returning(s *step) error {
 	err := x.underCondition(s, func(expr string) { x.code.line("return %s", expr) })
 	x.code.line("return %s", x.skippedValue(s))
 	return err
@@ -208,7 +208,7 @@ func (x *exact) returning(s *Step) error {
 
 // underCondition writes an if with the condition of a step; use writes its body, with the step's
 // expression.
-func (x *exact) underCondition(s *Step, use func(expr string)) error {
+func (x *exact) underCondition(s *step, use func(expr string)) error {
 	cond, err := x.condition(s)
 	if err != nil {
 		return err
@@ -224,7 +224,7 @@ func (x *exact) underCondition(s *Step, use func(expr string)) error {
 }
 
 // alone writes a step that is the only one of its level.
-func (x *exact) alone(s *Step) error {
+func (x *exact) alone(s *step) error {
 	if s.Condition != nil && !x.continuesOnError(s) {
 		return x.conditional(s)
 	}
@@ -236,7 +236,7 @@ func (x *exact) alone(s *Step) error {
 	return nil
 }
 
-func (x *exact) assign(s *Step, expr string) {
+func (x *exact) assign(s *step, expr string) {
 	if x.isUsed(s) {
 		x.code.line("%s = %s", x.vars[s], expr)
 		return
@@ -245,7 +245,7 @@ func (x *exact) assign(s *Step, expr string) {
 }
 
 // conditional writes a step with a condition as an if.
-func (x *exact) conditional(s *Step) error {
+func (x *exact) conditional(s *step) error {
 	err := x.underCondition(s, func(expr string) { x.assign(s, expr) })
 	if err == nil && x.isUsed(s) {
 		x.code.line("else:")
@@ -255,7 +255,7 @@ func (x *exact) conditional(s *Step) error {
 }
 
 // skippedValue is the value of the variable of a step that did not run.
-func (x *exact) skippedValue(s *Step) string {
+func (x *exact) skippedValue(s *step) string {
 	if x.isRecord(s) {
 		x.loads["skipped"] = true
 		if s.Defaults == nil {
@@ -266,7 +266,7 @@ func (x *exact) skippedValue(s *Step) string {
 	return x.defaultOutput(s)
 }
 
-func (x *exact) defaultOutput(s *Step) string {
+func (x *exact) defaultOutput(s *step) string {
 	if s.Defaults != nil {
 		return literal(s.Defaults)
 	}
@@ -274,7 +274,7 @@ func (x *exact) defaultOutput(s *Step) string {
 }
 
 // expression writes a step as one expression; a step that may fail is attempted.
-func (x *exact) expression(s *Step) (string, error) {
+func (x *exact) expression(s *step) (string, error) {
 	if !x.continuesOnError(s) {
 		return x.core(s)
 	}
@@ -302,7 +302,7 @@ func (x *exact) expression(s *Step) (string, error) {
 }
 
 // condition writes the condition of a step.
-func (x *exact) condition(s *Step) (string, error) {
+func (x *exact) condition(s *step) (string, error) {
 	place := segment(s.Id) + ".condition"
 	t := s.Condition
 	if t.Parsed == nil {
@@ -328,7 +328,7 @@ func (x *exact) condition(s *Step) (string, error) {
 }
 
 // boolean writes a condition that is a single comparison as one, without rendering a text.
-func (x *exact) boolean(t *Template, s *Step, place string) (string, bool, error) {
+func (x *exact) boolean(t *template, s *step, place string) (string, bool, error) {
 	e, ok, err := t.Parsed.Value(&scope{e: x, step: s, place: place})
 	if err != nil {
 		return "", false, x.misplaced(t, err)
@@ -339,7 +339,7 @@ func (x *exact) boolean(t *Template, s *Step, place string) (string, bool, error
 // byLevel writes the steps level by level, and then the result. An answer of the user
 // that ends the workflow early returns, or skips the rest where the result is made of more
 // than the last output.
-func (x *exact) byLevel(levels [][]*Step) error {
+func (x *exact) byLevel(levels [][]*step) error {
 	for i, level := range levels {
 		if err := x.oneLevel(level); err != nil {
 			return err
@@ -363,7 +363,7 @@ func (x *exact) byLevel(levels [][]*Step) error {
 
 // endings is the condition that an answer in the level has ended the workflow; ""
 // when none can, or when no level follows.
-func (x *exact) endings(level []*Step, more bool) string {
+func (x *exact) endings(level []*step, more bool) string {
 	var ends []string
 	for _, s := range level {
 		if s.Skips() && more {
@@ -374,7 +374,7 @@ func (x *exact) endings(level []*Step, more bool) string {
 }
 
 // assumeSkipped writes the assignment of the values of skipped steps.
-func (x *exact) assumeSkipped(levels [][]*Step) {
+func (x *exact) assumeSkipped(levels [][]*step) {
 	for _, level := range levels {
 		for _, s := range level {
 			x.assume(s)
@@ -383,7 +383,7 @@ func (x *exact) assumeSkipped(levels [][]*Step) {
 }
 
 // unless writes levels under the condition that no answer has ended the workflow.
-func (x *exact) unless(ended string, levels [][]*Step) (err error) {
+func (x *exact) unless(ended string, levels [][]*step) (err error) {
 	if strings.ContainsAny(ended, " ") {
 		ended = "(" + ended + ")"
 	}

@@ -8,24 +8,24 @@ import (
 )
 
 // broken writes a text that is no template: an expression that fails when it is evaluated.
-func (x *exact) broken(t *Template, place string) string {
+func (x *exact) broken(t *template, place string) string {
 	x.loads["broken_template"] = true
 	return gotmpl.Call("broken_template", gotmpl.Quote(t.Err.Error()), keywordText("at", place))
 }
 
 // core writes the effect of a step, without its condition.
-func (x *exact) core(s *Step) (string, error) {
+func (x *exact) core(s *step) (string, error) {
 	switch s.Kind {
-	case ElicitationStep:
+	case elicitationStep:
 		return x.elicitation(s)
-	case ForEachStep:
+	case forEachStep:
 		return x.forEach(s)
 	}
 	return x.call(s, s.Id, &scope{e: x, step: s}, segment(s.Id)+".arguments")
 }
 
 // call writes the call of a tool; id is "" for an inner step.
-func (x *exact) call(s *Step, id string, sc *scope, place string) (string, error) {
+func (x *exact) call(s *step, id string, sc *scope, place string) (string, error) {
 	x.loads["call"] = true
 	args := []string{gotmpl.Quote(s.Tool)}
 	arguments, err := x.arguments(s, sc, place)
@@ -44,7 +44,7 @@ func (x *exact) call(s *Step, id string, sc *scope, place string) (string, error
 	if id != "" {
 		args = append(args, keywordText("step", id))
 	}
-	if s.Timeout != 0 && id != "" && retries == 0 && s.Timeout != DefaultStepTimeout {
+	if s.Timeout != 0 && id != "" && retries == 0 && s.Timeout != defaultStepTimeout {
 		args = append(args, keywordText("timeout", durationText(s.Timeout)))
 	}
 	if id != "" && x.isRecord(s) && (x.used[s].content || !x.continuesOnError(s)) {
@@ -57,20 +57,20 @@ func (x *exact) call(s *Step, id string, sc *scope, place string) (string, error
 	return x.retry(s, call, id), nil
 }
 
-func (x *exact) retry(s *Step, call, id string) string {
+func (x *exact) retry(s *step, call, id string) string {
 	x.loads["retry"] = true
 	args := []string{"lambda: " + call, keyword("attempts", strconv.Itoa(s.Retries()+1))}
-	if d := s.OnError.RetryDelay; d != 0 && d != DefaultRetryDelay {
+	if d := s.OnError.RetryDelay; d != 0 && d != defaultRetryDelay {
 		args = append(args, keywordText("delay", durationText(d)))
 	}
-	if s.Timeout != 0 && id != "" && s.Timeout != DefaultStepTimeout {
+	if s.Timeout != 0 && id != "" && s.Timeout != defaultStepTimeout {
 		args = append(args, keywordText("timeout", durationText(s.Timeout)))
 	}
 	return gotmpl.Call("retry", args...)
 }
 
 // arguments writes the arguments of a call; "" for none.
-func (x *exact) arguments(s *Step, sc *scope, place string) (string, error) {
+func (x *exact) arguments(s *step, sc *scope, place string) (string, error) {
 	if s.Arguments == nil {
 		return "", nil
 	}
@@ -78,24 +78,24 @@ func (x *exact) arguments(s *Step, sc *scope, place string) (string, error) {
 }
 
 // templated writes a value whose texts are templates.
-func (x *exact) templated(v *Value, s *Step, sc *scope, place string) (string, error) {
+func (x *exact) templated(v *value, s *step, sc *scope, place string) (string, error) {
 	if v == nil {
 		return "None", nil
 	}
 	switch d := v.Data.(type) {
 	case string:
 		return x.argument(s.Templates[v], sc, place)
-	case []*Value:
+	case []*value:
 		var items []string
 		for i, e := range d {
-			item, err := x.templated(e, s, sc, Index(place, i))
+			item, err := x.templated(e, s, sc, index(place, i))
 			if err != nil {
 				return "", err
 			}
 			items = append(items, item)
 		}
 		return gotmpl.ListOf(items), nil
-	case *Mapping:
+	case *mapping:
 		var entries []string
 		for _, k := range d.Keys {
 			e, err := x.templated(d.Values[k], s, sc, place+"."+segment(k))
@@ -110,7 +110,7 @@ func (x *exact) templated(v *Value, s *Step, sc *scope, place string) (string, e
 }
 
 // argument writes one text.
-func (x *exact) argument(t *Template, sc *scope, place string) (string, error) {
+func (x *exact) argument(t *template, sc *scope, place string) (string, error) {
 	if t.Parsed == nil {
 		return x.broken(t, place), nil
 	}
@@ -120,17 +120,17 @@ func (x *exact) argument(t *Template, sc *scope, place string) (string, error) {
 }
 
 // elicitation writes a question.
-func (x *exact) elicitation(s *Step) (string, error) {
+func (x *exact) elicitation(s *step) (string, error) {
 	x.loads["ask"] = true
 	message, err := x.argument(s.Message, &scope{e: x, step: s}, segment(s.Id)+".message")
 	if err != nil {
 		return "", err
 	}
 	args := []string{message, literal(s.Schema), keywordText("step", s.Id)}
-	if s.Timeout != 0 && s.Timeout != DefaultStepTimeout {
+	if s.Timeout != 0 && s.Timeout != defaultStepTimeout {
 		args = append(args, keywordText("timeout", durationText(s.Timeout)))
 	}
-	if s.OnDecline != "" && s.OnDecline != ActionAbort {
+	if s.OnDecline != "" && s.OnDecline != actionAbort {
 		args = append(args, keywordText("on_decline", s.OnDecline))
 	}
 	if s.OnCancel != "" {
@@ -140,7 +140,7 @@ func (x *exact) elicitation(s *Step) (string, error) {
 }
 
 // recorded converts the output of a step that is no call into a record, where the record is used.
-func (x *exact) recorded(s *Step, output string) string {
+func (x *exact) recorded(s *step, output string) string {
 	if !x.isRecord(s) {
 		return output
 	}
@@ -149,7 +149,7 @@ func (x *exact) recorded(s *Step, output string) string {
 }
 
 // forEach writes a loop: a function for one element, and its use.
-func (x *exact) forEach(s *Step) (string, error) {
+func (x *exact) forEach(s *step) (string, error) {
 	x.loads["for_each"] = true
 	fn, err := x.loopFunction(s)
 	if err != nil {
@@ -160,23 +160,23 @@ func (x *exact) forEach(s *Step) (string, error) {
 		return "", err
 	}
 	args := []string{fn, over, keywordText("step", s.Id)}
-	if s.MaxParallel != 0 && s.MaxParallel != DefaultParallel {
+	if s.MaxParallel != 0 && s.MaxParallel != defaultParallel {
 		args = append(args, keyword("max_parallel", strconv.Itoa(s.MaxParallel)))
 	}
-	if s.MaxIterations != 0 && s.MaxIterations != DefaultIterations {
+	if s.MaxIterations != 0 && s.MaxIterations != defaultIterations {
 		args = append(args, keyword("max_iterations", strconv.Itoa(s.MaxIterations)))
 	}
 	if s.MayFail() {
 		args = append(args, keyword("keep_going", "True"))
 	}
-	if s.Timeout != 0 && s.Timeout != DefaultStepTimeout {
+	if s.Timeout != 0 && s.Timeout != defaultStepTimeout {
 		args = append(args, keywordText("timeout", durationText(s.Timeout)))
 	}
 	return x.recorded(s, gotmpl.Call("for_each", args...)), nil
 }
 
 // loopFunction writes the function that is called for each element.
-func (x *exact) loopFunction(s *Step) (string, error) {
+func (x *exact) loopFunction(s *step) (string, error) {
 	fn := x.names.fresh(s.Id + "_each")
 	item, idx := x.names.fresh(s.ItemName()), x.names.fresh("i")
 	x.code.line("def %s(%s, %s):", fn, item, idx)
@@ -196,14 +196,14 @@ func (x *exact) loopFunction(s *Step) (string, error) {
 
 // collection writes the collection of a loop: the value itself where the template is
 // {{json value}}, else the text.
-func (x *exact) collection(s *Step) (string, error) {
+func (x *exact) collection(s *step) (string, error) {
 	place := segment(s.Id) + ".collection"
 	t := s.Collection
 	if t.Parsed == nil {
 		return keyword("text", x.broken(t, place)), nil
 	}
 	if text, plain := t.Parsed.Plain(); plain {
-		if list, err := ParseJSONText(text); err == nil && list.List() != nil {
+		if list, err := parseJSONText(text); err == nil && list.List() != nil {
 			return literal(list.Whole()), nil
 		}
 	}

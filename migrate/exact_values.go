@@ -23,7 +23,7 @@ func (x *exact) timestamp() gotmpl.Expr {
 }
 
 // outputOf is the expression of the output of a step.
-func (x *exact) outputOf(s *Step) string {
+func (x *exact) outputOf(s *step) string {
 	if x.isRecord(s) {
 		return x.vars[s] + ".output"
 	}
@@ -31,7 +31,7 @@ func (x *exact) outputOf(s *Step) string {
 }
 
 // stepField returns a part of a step that has ended.
-func (x *exact) stepField(s *Step, names []string) (gotmpl.Expr, int) {
+func (x *exact) stepField(s *step, names []string) (gotmpl.Expr, int) {
 	x.see(s, names)
 	if len(names) == 2 {
 		return x.whole(s), 2
@@ -55,7 +55,7 @@ func (x *exact) stepField(s *Step, names []string) (gotmpl.Expr, int) {
 }
 
 // whole is a step with all its parts.
-func (x *exact) whole(s *Step) gotmpl.Expr {
+func (x *exact) whole(s *step) gotmpl.Expr {
 	if x.isRecord(s) {
 		x.loads["as_map"] = true
 		return gotmpl.Expr{Code: gotmpl.Call("as_map", x.vars[s]), Kind: gotmpl.Map}
@@ -64,7 +64,7 @@ func (x *exact) whole(s *Step) gotmpl.Expr {
 }
 
 // outputField returns a part of an output whose members are known.
-func (x *exact) outputField(s *Step, names []string) (gotmpl.Expr, int) {
+func (x *exact) outputField(s *step, names []string) (gotmpl.Expr, int) {
 	output := gotmpl.Expr{Code: x.outputOf(s), Kind: gotmpl.Map}
 	if len(names) < 4 || x.mayBeSkipped(s) || x.continuesOnError(s) {
 		return output, 3
@@ -73,14 +73,14 @@ func (x *exact) outputField(s *Step, names []string) (gotmpl.Expr, int) {
 		return gotmpl.Expr{Code: output.Code + "[" + gotmpl.Quote(names[3]) + "]", Kind: kind}, 4
 	}
 	switch {
-	case s.Kind == ElicitationStep && names[3] == "action":
+	case s.Kind == elicitationStep && names[3] == "action":
 		return part(gotmpl.Text)
-	case s.Kind == ElicitationStep && names[3] == "content":
-		if s.OnDecline == "" && s.OnCancel == "" || s.OnDecline == ActionAbort && s.OnCancel == ActionAbort {
+	case s.Kind == elicitationStep && names[3] == "content":
+		if s.OnDecline == "" && s.OnCancel == "" || s.OnDecline == actionAbort && s.OnCancel == actionAbort {
 			return part(gotmpl.Map)
 		}
 		return gotmpl.Expr{Code: output.Code + `.get("content")`, Kind: gotmpl.Map, Maybe: true}, 4
-	case s.Kind == ForEachStep && (names[3] == "count" || names[3] == "completed" || names[3] == "failed"):
+	case s.Kind == forEachStep && (names[3] == "count" || names[3] == "completed" || names[3] == "failed"):
 		return part(gotmpl.Int)
 	}
 	return output, 3
@@ -102,14 +102,14 @@ func (x *exact) result() error {
 }
 
 // assume writes the assignment of the value of a skipped step.
-func (x *exact) assume(s *Step) {
+func (x *exact) assume(s *step) {
 	if x.isUsed(s) {
 		x.code.line("%s = %s", x.vars[s], x.skippedValue(s))
 	}
 }
 
 // early writes the return after an answer in a level that ended the workflow.
-func (x *exact) early(level []*Step) { x.lastOf(level) }
+func (x *exact) early(level []*step) { x.lastOf(level) }
 
 // lastResult returns the output of the step that ended last.
 func (x *exact) lastResult() {
@@ -117,7 +117,7 @@ func (x *exact) lastResult() {
 	x.lastOf(levels[len(levels)-1])
 }
 
-func (x *exact) lastOf(level []*Step) {
+func (x *exact) lastOf(level []*step) {
 	x.loads["answer"] = true
 	if s := level[0]; len(level) == 1 && s.Condition == nil && !x.continuesOnError(s) {
 		x.seen[s].output = true
@@ -129,7 +129,7 @@ func (x *exact) lastOf(level []*Step) {
 }
 
 // properties writes the entries of the result.
-func (x *exact) properties(list []*Property, place, path string) (entries []string, err error) {
+func (x *exact) properties(list []*property, place, path string) (entries []string, err error) {
 	for _, p := range list {
 		name := segment(p.Name)
 		inPlace, inPath := place+"."+name, strings.TrimPrefix(path+"."+name, ".")
@@ -149,7 +149,7 @@ func (x *exact) properties(list []*Property, place, path string) (entries []stri
 }
 
 // property writes one value of the result.
-func (x *exact) property(p *Property, place, path string) (string, error) {
+func (x *exact) property(p *property, place, path string) (string, error) {
 	before := x.code.Len()
 	text, err := x.argument(p.Value, &scope{e: x}, place)
 	if err != nil {

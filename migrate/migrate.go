@@ -53,7 +53,7 @@ type Script struct {
 	Parameters, Output json.RawMessage
 	// Timeout bounds a run; 0 is the default. A script in the exact style observes the
 	// workflow's deadline itself, to fail with the legacy engine's error, so its
-	// Timeout is longer than that by workflow.TimeoutSlack.
+	// Timeout is longer than that by workflow.timeoutSlack.
 	Timeout time.Duration
 	// Deadline is the workflow's deadline, which a script in the exact style observes; else 0.
 	Deadline time.Duration

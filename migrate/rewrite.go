@@ -31,11 +31,11 @@ func Rewrite(config []byte, scripts []*Script, file func(*Script) string) ([]byt
 	if err := yaml.Unmarshal(config, &doc); err != nil {
 		return nil, err
 	}
-	if len(doc.Content) == 0 || FieldOf(doc.Content[0], "compositeTools") == nil {
+	if len(doc.Content) == 0 || fieldOf(doc.Content[0], "compositeTools") == nil {
 		return nil, fmt.Errorf("the configuration has no compositeTools")
 	}
 	root := doc.Content[0]
-	list := FieldOf(root, "scriptedTools")
+	list := fieldOf(root, "scriptedTools")
 	if list == nil || list.Kind != yaml.SequenceNode {
 		list = &yaml.Node{Kind: yaml.SequenceNode}
 		rename(root, "compositeTools", "scriptedTools", list, scripts)
@@ -61,8 +61,8 @@ func rename(root *yaml.Node, from, to string, list *yaml.Node, scripts []*Script
 			continue
 		}
 		old := root.Content[i+1]
-		old.Content = slices.DeleteFunc(slices.Clone(ElementsOf(old)), func(n *yaml.Node) bool {
-			name := FieldOf(n, "name")
+		old.Content = slices.DeleteFunc(slices.Clone(elementsOf(old)), func(n *yaml.Node) bool {
+			name := fieldOf(n, "name")
 			return name != nil && slices.ContainsFunc(scripts, func(s *Script) bool { return s.Name == name.Value })
 		})
 		pair := []*yaml.Node{}
@@ -99,7 +99,7 @@ func (s *Script) entry(file string) (*yaml.Node, error) {
 		}
 		add(part.key, v)
 	}
-	if s.Timeout != 0 && s.Timeout != DefaultTimeout+TimeoutSlack {
+	if s.Timeout != 0 && s.Timeout != defaultTimeout+timeoutSlack {
 		n.Content = append(n.Content, textNode("timeout"), s.timeoutNode())
 	}
 	if file != "" {

@@ -19,7 +19,7 @@ func (f *facets) any() bool { return f.output || f.status || f.content || f.erro
 // scope is the context of the templates of one field.
 type scope struct {
 	e     *exact
-	step  *Step  // that the template belongs to; nil for the output
+	step  *step  // that the template belongs to; nil for the output
 	place string // for errors
 	item  string // names of the variables of a forEach; "" outside
 	index string
@@ -56,7 +56,7 @@ func (s *scope) Field(names []string) (gotmpl.Expr, int) {
 // Root returns the whole context.
 func (s *scope) Root() gotmpl.Expr {
 	entries := []string{}
-	for _, name := range Roots {
+	for _, name := range roots {
 		if name == "forEach" && s.item == "" {
 			continue
 		}
@@ -67,7 +67,7 @@ func (s *scope) Root() gotmpl.Expr {
 }
 
 // begun reports whether a step has begun when the template is rendered.
-func (s *scope) begun(other *Step) bool {
+func (s *scope) begun(other *step) bool {
 	return s.step == nil || other.Level < s.step.Level
 }
 
@@ -83,12 +83,12 @@ func (s *scope) steps(names []string) (gotmpl.Expr, int) {
 		}
 		return gotmpl.Expr{Code: gotmpl.Dict(entries), Kind: gotmpl.Map}, 1
 	}
-	i := slices.IndexFunc(s.e.w.Steps, func(other *Step) bool { return other.Id == names[1] })
+	i := slices.IndexFunc(s.e.w.Steps, func(other *step) bool { return other.Id == names[1] })
 	if i < 0 {
 		return gotmpl.None, len(names)
 	}
 	other := s.e.w.Steps[i]
-	if s.e.fix && len(names) > 2 && other.Kind == ElicitationStep && (names[2] == "action" || names[2] == "content") {
+	if s.e.fix && len(names) > 2 && other.Kind == elicitationStep && (names[2] == "action" || names[2] == "content") {
 		e, used := s.steps(slices.Insert(slices.Clone(names), 2, "output"))
 		return e, used - 1
 	}
@@ -161,7 +161,7 @@ func (s *scope) forEach(names []string) (gotmpl.Expr, int) {
 	switch names[1] {
 	case item:
 		return gotmpl.Expr{Code: s.item, Maybe: true}, 2
-	case ForEachIndex:
+	case forEachIndex:
 		return gotmpl.Expr{Code: s.index, Kind: gotmpl.Int}, 2
 	}
 	return gotmpl.None, len(names)

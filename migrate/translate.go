@@ -12,7 +12,7 @@ import (
 // Translate writes a definition as a script. The error is diag.Problems with all mistakes for which
 // the legacy engine would have refused the definition, when it loaded the file or when it started.
 func Translate(def *Definition, o Options) (*Script, error) {
-	w, noted, err := Read(def, o.Fix)
+	w, noted, err := readDefinition(def, o.Fix)
 	if err != nil {
 		return nil, err
 	}
@@ -26,7 +26,7 @@ func Translate(def *Definition, o Options) (*Script, error) {
 		if errors.As(err, &problems) {
 			return nil, problems
 		}
-		return nil, diag.Problems{{Pos: def.Pos, Code: Code, Message: err.Error()}}
+		return nil, diag.Problems{{Pos: def.Pos, Code: codeMigrate, Message: err.Error()}}
 	}
 	s := &Script{
 		Name: w.Name, Description: w.Description, Source: source, Pos: def.Pos,
@@ -37,10 +37,10 @@ func Translate(def *Definition, o Options) (*Script, error) {
 	sortNotes(s.Notes)
 	if o.Style != Clean {
 		if s.Timeout == 0 {
-			s.Timeout = DefaultTimeout
+			s.Timeout = defaultTimeout
 		}
 		s.Deadline = s.Timeout
-		s.Timeout += TimeoutSlack
+		s.Timeout += timeoutSlack
 	}
 	if !w.Parameters.IsNull() {
 		s.Parameters = w.Parameters.Json()
@@ -55,14 +55,14 @@ func Translate(def *Definition, o Options) (*Script, error) {
 }
 
 // toolsOf lists the tools that steps call.
-func toolsOf(w *Workflow) (list []Tool) {
+func toolsOf(w *workflow) (list []Tool) {
 	for _, s := range w.Steps {
-		if s.Kind == ForEachStep {
+		if s.Kind == forEachStep {
 			s = s.Inner
 		}
-		tool := Tool{Name: s.Tool, Path: Member(s.Path, "tool")}
+		tool := Tool{Name: s.Tool, Path: member(s.Path, "tool")}
 		known := slices.ContainsFunc(list, func(t Tool) bool { return t.Name == s.Tool })
-		if s.Kind != ElicitationStep && !known {
+		if s.Kind != elicitationStep && !known {
 			list = append(list, tool)
 		}
 	}
@@ -71,7 +71,7 @@ func toolsOf(w *Workflow) (list []Tool) {
 
 // outputSchema is the outputSchema of the tool. With nulls it is one that the results are checked with: in the engine null
 // was a list and an object, as in Go, and nothing checked the results.
-func outputSchema(o *Output, nulls bool) json.RawMessage {
+func outputSchema(o *output, nulls bool) json.RawMessage {
 	m := propertiesSchema(o.Properties, nulls)
 	if len(o.Required) > 0 {
 		m["required"] = o.Required
@@ -83,7 +83,7 @@ func outputSchema(o *Output, nulls bool) json.RawMessage {
 	return data
 }
 
-func propertiesSchema(list []*Property, nulls bool) map[string]any {
+func propertiesSchema(list []*property, nulls bool) map[string]any {
 	properties := map[string]any{}
 	for _, p := range list {
 		s := map[string]any{"type": p.Kind}

@@ -12,15 +12,15 @@ import (
 // them. Everything that the legacy engine refused is refused here, so that the emitters of both
 // styles get valid workflows only.
 
-// Workflow is a definition that was read and checked.
-type Workflow struct {
+// workflow is a definition that was read and checked.
+type workflow struct {
 	Pos               diag.Pos
 	Name, Description string
-	Parameters        *Value
+	Parameters        *value
 	Timeout           time.Duration
-	Steps             []*Step
-	Output            *Output
-	Annotations       *Value
+	Steps             []*step
+	Output            *output
+	Annotations       *value
 	// GoOn is the failure mode of the engine that no file could set: the workflow continues after the failure of any step.
 	GoOn bool
 	// Undeclared says that notes name properties that templates use and a schema does not have.
@@ -29,64 +29,64 @@ type Workflow struct {
 
 // The kinds of steps.
 const (
-	ToolStep        = "tool"
-	ElicitationStep = "elicitation"
-	ForEachStep     = "forEach"
+	toolStep        = "tool"
+	elicitationStep = "elicitation"
+	forEachStep     = "forEach"
 )
 
 // The actions after a failure or a refusal.
 const (
-	ActionAbort    = "abort"
-	ActionContinue = "continue"
+	actionAbort    = "abort"
+	actionContinue = "continue"
 	actionRetry    = "retry"
-	ActionSkip     = "skip_remaining"
+	actionSkip     = "skip_remaining"
 )
 
-// Step is one step.
-type Step struct {
+// step is one step.
+type step struct {
 	pos       diag.Pos
 	Path      string
 	Id, Kind  string
-	Condition *Template
+	Condition *template
 	DependsOn []string
-	OnError   OnError
+	OnError   onError
 	Timeout   time.Duration // 0: the default
-	Defaults  *Value        // nil: none
+	Defaults  *value        // nil: none
 
 	Tool      string
-	Arguments *Value
+	Arguments *value
 
-	Message             *Template
-	Schema              *Value
+	Message             *template
+	Schema              *value
 	OnDecline, OnCancel string // "": no handler
 
-	Collection                 *Template
+	Collection                 *template
 	itemVar                    string
 	MaxParallel, MaxIterations int
-	Inner                      *Step
+	Inner                      *step
 
-	Templates map[*Value]*Template // of arguments, at any depth
-	fields    *Mapping
+	Templates map[*value]*template // of arguments, at any depth
+	fields    *mapping
 	Level     int
 }
 
 // At returns the position of a field of the step; without the field, that of the step.
-func (s *Step) At(name string) diag.Pos {
+func (s *step) At(name string) diag.Pos {
 	if v := s.fields.Get(name); v != nil {
 		return v.Pos
 	}
 	return s.pos
 }
 
-// OnError is the handling of a step's failure.
-type OnError struct {
+// onError is the handling of a step's failure.
+type onError struct {
 	action     string // "" is abort
 	retryCount int
 	RetryDelay time.Duration
 }
 
 // Retries returns the number of retries.
-func (s *Step) Retries() int {
+func (s *step) Retries() int {
 	if s.OnError.action != actionRetry {
 		return 0
 	}
@@ -94,61 +94,61 @@ func (s *Step) Retries() int {
 }
 
 // MayFail reports whether the workflow continues when the step has failed.
-func (s *Step) MayFail() bool { return s.OnError.action == ActionContinue }
+func (s *step) MayFail() bool { return s.OnError.action == actionContinue }
 
 // Limits of the legacy engine.
 const (
 	maxSteps      = 100
 	maxRetries    = 10
-	MaxConcurrent = 10
+	maxConcurrent = 10
 	maxOutput     = 10 // nesting
 
-	DefaultParallel, maxParallel     = 10, 50
-	DefaultIterations, maxIterations = 100, 1000
+	defaultParallel, maxParallel     = 10, 50
+	defaultIterations, maxIterations = 100, 1000
 
-	DefaultTimeout       = 30 * time.Minute
-	DefaultStepTimeout   = 5 * time.Minute
-	MaxElicitTimeout     = 10 * time.Minute
+	defaultTimeout       = 30 * time.Minute
+	defaultStepTimeout   = 5 * time.Minute
+	maxElicitTimeout     = 10 * time.Minute
 	defaultItem          = "item"
-	ForEachIndex         = "index"
+	forEachIndex         = "index"
 	maxExpansionDepth    = 100
-	TimeoutSlack         = time.Minute // by which a script's timeout is longer than the workflow's deadline
-	DefaultRetryDelay    = time.Second
+	timeoutSlack         = time.Minute // by which a script's timeout is longer than the workflow's deadline
+	defaultRetryDelay    = time.Second
 	defaultRetryDelayStr = "1s"
 )
 
-// Template is a text that is a template.
-type Template struct {
-	Value *Value
+// template is a text that is a template.
+type template struct {
+	Value *value
 	text  string
 	// Parsed is nil when the text is no template.
 	Parsed *gotmpl.Template
 	Err    error
 }
 
-// Output is the declared result.
-type Output struct {
+// output is the declared result.
+type output struct {
 	pos        diag.Pos
 	path       string
-	Properties []*Property
+	Properties []*property
 	Required   []string
 }
 
-// Property is a field of the result.
-type Property struct {
+// property is a field of the result.
+type property struct {
 	pos         diag.Pos
 	path        string
 	Name        string
 	Kind        string
 	Description string
-	Value       *Template
-	Properties  []*Property
-	Fallback    *Value
-	fields      *Mapping
+	Value       *template
+	Properties  []*property
+	Fallback    *value
+	fields      *mapping
 }
 
 // at returns the position of a field of the property; without the field, that of the property.
-func (p *Property) at(name string) diag.Pos {
+func (p *property) at(name string) diag.Pos {
 	if v := p.fields.Get(name); v != nil {
 		return v.Pos
 	}
@@ -156,7 +156,7 @@ func (p *Property) at(name string) diag.Pos {
 }
 
 // Levels returns the steps by level, each in the order of the file.
-func (w *Workflow) Levels() (levels [][]*Step) {
+func (w *workflow) Levels() (levels [][]*step) {
 	for _, s := range w.Steps {
 		for len(levels) <= s.Level {
 			levels = append(levels, nil)
@@ -167,12 +167,12 @@ func (w *Workflow) Levels() (levels [][]*Step) {
 }
 
 // Skips reports whether the user's answer to a step may end the workflow early.
-func (s *Step) Skips() bool {
-	return s.Kind == ElicitationStep && (s.OnDecline == ActionSkip || s.OnCancel == ActionSkip)
+func (s *step) Skips() bool {
+	return s.Kind == elicitationStep && (s.OnDecline == actionSkip || s.OnCancel == actionSkip)
 }
 
 // ItemName is the name of a loop's item in templates.
-func (s *Step) ItemName() string {
+func (s *step) ItemName() string {
 	if s.itemVar == "" {
 		return defaultItem
 	}

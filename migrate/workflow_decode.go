@@ -22,9 +22,9 @@ type decoder struct {
 	notes    []Note
 }
 
-// Read reads a definition and checks it. The error is diag.Problems, in the order of the
+// readDefinition reads a definition and checks it. The error is diag.Problems, in the order of the
 // file; the notes are the repairs, if fix allows them, and remarks about fields without effect.
-func Read(def *Definition, fix bool) (*Workflow, []Note, error) {
+func readDefinition(def *Definition, fix bool) (*workflow, []Note, error) {
 	d := &decoder{decoding: def.decoding, fix: fix}
 	d.problems = append(d.problems, def.problems...)
 	w := d.workflow(def)
@@ -44,7 +44,7 @@ func before(p, o diag.Pos) bool {
 }
 
 func (d *decoder) wrong(pos diag.Pos, path, format string, args ...any) {
-	d.problems = append(d.problems, diag.Problem{Pos: pos, Path: path, Code: Code}.Says(fmt.Sprintf(format, args...)))
+	d.problems = append(d.problems, diag.Problem{Pos: pos, Path: path, Code: codeMigrate}.Says(fmt.Sprintf(format, args...)))
 }
 
 func (d *decoder) note(pos diag.Pos, path, format string, args ...any) {
@@ -75,7 +75,7 @@ var (
 
 // object returns the mapping of v, and reports unknown fields. special has functions for
 // common fields that do not exist.
-func (d *decoder) object(v *Value, known []string, special map[string]func(*Value)) *Mapping {
+func (d *decoder) object(v *value, known []string, special map[string]func(*value)) *mapping {
 	if v.IsNull() {
 		return nil
 	}
@@ -92,7 +92,7 @@ func (d *decoder) object(v *Value, known []string, special map[string]func(*Valu
 			f(m.Values[k])
 			continue
 		}
-		d.unknown(m.Places[k], Member(v.Path, k), k, known)
+		d.unknown(m.Places[k], member(v.Path, k), k, known)
 	}
 	return m
 }
@@ -111,14 +111,14 @@ func (d *decoder) unknown(pos diag.Pos, path, name string, known []string) {
 }
 
 // text reads a text; in a file a number or a boolean is accepted as its text.
-func (d *decoder) text(v *Value) string {
+func (d *decoder) text(v *value) string {
 	if v.IsNull() {
 		return ""
 	}
 	switch v.Data.(type) {
 	case string:
 		return v.Text()
-	case []*Value, *Mapping:
+	case []*value, *mapping:
 	default:
 		if d.decoding != asResource {
 			return v.raw
@@ -128,7 +128,7 @@ func (d *decoder) text(v *Value) string {
 	return ""
 }
 
-func (d *decoder) integer(v *Value) int {
+func (d *decoder) integer(v *value) int {
 	if v.IsNull() {
 		return 0
 	}
@@ -144,11 +144,11 @@ func (d *decoder) integer(v *Value) int {
 	return 0
 }
 
-func (d *decoder) texts(v *Value) (out []string) {
+func (d *decoder) texts(v *value) (out []string) {
 	if v.IsNull() {
 		return nil
 	}
-	if _, ok := v.Data.([]*Value); !ok {
+	if _, ok := v.Data.([]*value); !ok {
 		d.wrong(v.Pos, v.Path, "want a list of strings, have %s", v.kind())
 		return nil
 	}
@@ -158,7 +158,7 @@ func (d *decoder) texts(v *Value) (out []string) {
 	return out
 }
 
-func (d *decoder) duration(v *Value) time.Duration {
+func (d *decoder) duration(v *value) time.Duration {
 	s := d.text(v)
 	if s == "" || s == "0" {
 		return 0
@@ -172,11 +172,11 @@ func (d *decoder) duration(v *Value) time.Duration {
 
 // template reads a text that is a template. early says that the legacy engine parsed it
 // when it loaded the definition, so that a mistake is an error at load.
-func (d *decoder) template(v *Value, early bool) *Template {
+func (d *decoder) template(v *value, early bool) *template {
 	if v.IsNull() {
 		return nil
 	}
-	t := &Template{Value: v, text: d.text(v)}
+	t := &template{Value: v, text: d.text(v)}
 	t.Parsed, t.Err = gotmpl.Parse(t.text)
 	if t.Err == nil {
 		return t
@@ -197,15 +197,15 @@ func (d *decoder) template(v *Value, early bool) *Template {
 }
 
 // workflow reads a whole definition.
-func (d *decoder) workflow(def *Definition) *Workflow {
-	w := &Workflow{Pos: def.Pos}
-	m := d.object(def.root, toolFields, map[string]func(*Value){"failureMode": func(v *Value) { d.failureMode(v, w) }})
+func (d *decoder) workflow(def *Definition) *workflow {
+	w := &workflow{Pos: def.Pos}
+	m := d.object(def.root, toolFields, map[string]func(*value){"failureMode": func(v *value) { d.failureMode(v, w) }})
 	w.Name, w.Description = d.text(m.Get("name")), d.text(m.Get("description"))
 	w.Timeout = d.duration(m.Get("timeout"))
 	w.Parameters = d.parameters(m.Get("parameters"))
 	w.Annotations = d.annotations(m.Get("annotations"))
 	if steps := m.Get("steps"); !steps.IsNull() {
-		if _, ok := steps.Data.([]*Value); !ok {
+		if _, ok := steps.Data.([]*value); !ok {
 			d.wrong(steps.Pos, steps.Path, "want a list of steps, have %s", steps.kind())
 		}
 		for _, s := range steps.List() {
@@ -217,23 +217,23 @@ func (d *decoder) workflow(def *Definition) *Workflow {
 }
 
 // failureMode reads a field of the documentation that no version has had.
-func (d *decoder) failureMode(v *Value, w *Workflow) {
+func (d *decoder) failureMode(v *value, w *workflow) {
 	mode := v.Text()
 	if d.decoding == asResource && !d.fix {
 		d.note(v.Pos, v.Path, "there is no failureMode: the cluster drops it silently, and a failing step ends the workflow; --fix translates it")
 		return
 	}
 	mended := "the field is dropped: a step that fails ends the workflow unless its onError says otherwise"
-	if mode == ActionContinue {
+	if mode == actionContinue {
 		mended = "the workflow continues after the failure of any step"
 	}
 	if d.decoding == asLax || d.fixed(v.Pos, v.Path, "there is no failureMode; want onError at each step", mended) {
-		w.GoOn = mode == ActionContinue
+		w.GoOn = mode == actionContinue
 	}
 }
 
 // parameters returns the schema; with fix, also of parameters in the old form.
-func (d *decoder) parameters(v *Value) *Value {
+func (d *decoder) parameters(v *value) *value {
 	m := v.Mapping()
 	if m == nil || m.Get("type") != nil || len(m.Keys) == 0 {
 		return v
@@ -251,18 +251,18 @@ func (d *decoder) parameters(v *Value) *Value {
 }
 
 // oldParameters converts names with types into a JSON Schema.
-func (d *decoder) oldParameters(v *Value, m *Mapping) *Value {
-	object := func(keys []string, values ...*Value) *Mapping {
-		out := &Mapping{Values: map[string]*Value{}, Places: map[string]diag.Pos{}}
+func (d *decoder) oldParameters(v *value, m *mapping) *value {
+	object := func(keys []string, values ...*value) *mapping {
+		out := &mapping{Values: map[string]*value{}, Places: map[string]diag.Pos{}}
 		for i, k := range keys {
 			out.Keys = append(out.Keys, k)
 			out.Values[k], out.Places[k] = values[i], v.Pos
 		}
 		return out
 	}
-	at := func(data any) *Value { return &Value{Pos: v.Pos, Path: v.Path, Data: data} }
+	at := func(data any) *value { return &value{Pos: v.Pos, Path: v.Path, Data: data} }
 	properties := object(nil)
-	var required []*Value
+	var required []*value
 	for _, name := range m.Keys {
 		from := m.Values[name].Mapping()
 		p := object(nil)
@@ -276,7 +276,7 @@ func (d *decoder) oldParameters(v *Value, m *Mapping) *Value {
 			p.Keys, p.Values[k], p.Places[k] = append(p.Keys, k), from.Values[k], from.Places[k]
 		}
 		properties.Keys = append(properties.Keys, name)
-		properties.Values[name], properties.Places[name] = &Value{Pos: m.Values[name].Pos, Path: m.Values[name].Path, Data: p}, m.Places[name]
+		properties.Values[name], properties.Places[name] = &value{Pos: m.Values[name].Pos, Path: m.Values[name].Path, Data: p}, m.Places[name]
 	}
 	if required == nil {
 		return at(object([]string{"type", "properties"}, at("object"), at(properties)))
@@ -284,12 +284,12 @@ func (d *decoder) oldParameters(v *Value, m *Mapping) *Value {
 	return at(object([]string{"type", "properties", "required"}, at("object"), at(properties), at(required)))
 }
 
-func (d *decoder) annotations(v *Value) *Value {
+func (d *decoder) annotations(v *value) *value {
 	m := d.object(v, hintFields, nil)
 	if m == nil {
 		return nil
 	}
-	kept := &Mapping{Values: m.Values, Places: m.Places}
+	kept := &mapping{Values: m.Values, Places: m.Places}
 	for _, k := range hintFields {
 		e := m.Get(k)
 		if e.IsNull() {
@@ -303,20 +303,20 @@ func (d *decoder) annotations(v *Value) *Value {
 			d.text(e)
 		}
 	}
-	return &Value{Pos: v.Pos, Path: v.Path, Data: kept}
+	return &value{Pos: v.Pos, Path: v.Path, Data: kept}
 }
 
 // step reads a step, or the inner step of a forEach.
-func (d *decoder) step(v *Value, inner bool) *Step {
-	s := &Step{pos: v.Pos, Path: v.Path}
-	m := d.object(v, stepFields, map[string]func(*Value){"defaultResponse": d.defaultResponse})
+func (d *decoder) step(v *value, inner bool) *step {
+	s := &step{pos: v.Pos, Path: v.Path}
+	m := d.object(v, stepFields, map[string]func(*value){"defaultResponse": d.defaultResponse})
 	if m == nil && v.IsNull() {
 		d.wrong(s.pos, s.Path, "want a step, have nothing")
 	}
 	s.fields = m
 	s.Id, s.Kind, s.Tool = d.text(m.Get("id")), d.text(m.Get("type")), d.text(m.Get("tool"))
 	if s.Kind == "" {
-		s.Kind = ToolStep
+		s.Kind = toolStep
 	}
 	s.Arguments = d.arguments(m.Get("arguments"), s)
 	s.Condition = d.template(m.Get("condition"), true)
@@ -342,7 +342,7 @@ func (d *decoder) step(v *Value, inner bool) *Step {
 	return s
 }
 
-func (d *decoder) defaultResponse(v *Value) {
+func (d *decoder) defaultResponse(v *value) {
 	if d.decoding != asFile {
 		d.note(v.Pos, v.Path, "there is no defaultResponse: it has no effect; see onDecline and onCancel")
 		return
@@ -351,7 +351,7 @@ func (d *decoder) defaultResponse(v *Value) {
 }
 
 // mappingOf returns v when it is a mapping.
-func (d *decoder) mappingOf(v *Value) *Value {
+func (d *decoder) mappingOf(v *value) *value {
 	if v.IsNull() {
 		return nil
 	}
@@ -363,12 +363,12 @@ func (d *decoder) mappingOf(v *Value) *Value {
 }
 
 // arguments parses the templates in arguments, at any depth.
-func (d *decoder) arguments(v *Value, s *Step) *Value {
+func (d *decoder) arguments(v *value, s *step) *value {
 	v = d.mappingOf(v)
 	if v == nil {
 		return nil
 	}
-	s.Templates = map[*Value]*Template{}
+	s.Templates = map[*value]*template{}
 	for _, k := range v.Mapping().Keys {
 		e := v.Mapping().Values[k]
 		d.expand(e, s, true)
@@ -376,28 +376,28 @@ func (d *decoder) arguments(v *Value, s *Step) *Value {
 	return v
 }
 
-func (d *decoder) expand(v *Value, s *Step, top bool) {
+func (d *decoder) expand(v *value, s *step, top bool) {
 	if v == nil {
 		return
 	}
 	switch data := v.Data.(type) {
 	case string:
 		s.Templates[v] = d.template(v, top)
-	case []*Value:
+	case []*value:
 		for _, e := range data {
 			d.expand(e, s, false)
 		}
-	case *Mapping:
+	case *mapping:
 		for _, k := range data.Keys {
 			d.expand(data.Values[k], s, false)
 		}
 	}
 }
 
-func (d *decoder) onError(v *Value) OnError {
-	e := OnError{}
-	var wanted *Value
-	m := d.object(v, onErrorFields, map[string]func(*Value){"maxRetries": func(n *Value) { wanted = n }})
+func (d *decoder) onError(v *value) onError {
+	e := onError{}
+	var wanted *value
+	m := d.object(v, onErrorFields, map[string]func(*value){"maxRetries": func(n *value) { wanted = n }})
 	e.action, e.retryCount, e.RetryDelay = d.text(m.Get("action")), d.integer(m.Get("retryCount")), d.duration(m.Get("retryDelay"))
 	if wanted != nil {
 		d.maxRetries(wanted, &e)
@@ -406,14 +406,14 @@ func (d *decoder) onError(v *Value) OnError {
 }
 
 // maxRetries reads a field of the examples that no version has had.
-func (d *decoder) maxRetries(v *Value, e *OnError) {
+func (d *decoder) maxRetries(v *value, e *onError) {
 	n := d.integer(v)
 	if d.decoding == asResource && !d.fix && e.action != actionRetry {
 		d.note(v.Pos, v.Path, "there is no maxRetries: the cluster drops it silently, and nothing is retried; --fix translates it to %d retries", n)
 		return
 	}
 	mended := fmt.Sprintf("retries %d times, as action: retry with retryCount: %d does", n, n)
-	if n < 1 || e.action == ActionContinue {
+	if n < 1 || e.action == actionContinue {
 		mended = "the field is dropped"
 	}
 	if !d.fixed(v.Pos, v.Path, "there is no maxRetries; want action: retry with retryCount: "+strconv.Itoa(max(n, 1)), mended) {
@@ -422,36 +422,36 @@ func (d *decoder) maxRetries(v *Value, e *OnError) {
 		}
 		return
 	}
-	if n >= 1 && e.action != ActionContinue && e.retryCount == 0 {
+	if n >= 1 && e.action != actionContinue && e.retryCount == 0 {
 		e.action, e.retryCount = actionRetry, n
 	}
 }
 
-func (d *decoder) handler(v *Value) string {
+func (d *decoder) handler(v *value) string {
 	m := d.object(v, handlerFields, nil)
 	if m == nil {
 		return ""
 	}
 	action := d.text(m.Get("action"))
-	if !slices.Contains([]string{ActionAbort, ActionContinue, ActionSkip}, action) {
-		d.wrong(v.Pos, Member(v.Path, "action"), "want abort, continue or skip_remaining, have %q", action)
-		return ActionAbort
+	if !slices.Contains([]string{actionAbort, actionContinue, actionSkip}, action) {
+		d.wrong(v.Pos, member(v.Path, "action"), "want abort, continue or skip_remaining, have %q", action)
+		return actionAbort
 	}
 	return action
 }
 
-func (d *decoder) output(v *Value) *Output {
+func (d *decoder) output(v *value) *output {
 	if v.IsNull() {
 		return nil
 	}
-	o := &Output{pos: v.Pos, path: v.Path}
+	o := &output{pos: v.Pos, path: v.Path}
 	m := d.object(v, outputFields, nil)
 	o.Required = d.texts(m.Get("required"))
 	o.Properties = d.properties(m.Get("properties"))
 	return o
 }
 
-func (d *decoder) properties(v *Value) (list []*Property) {
+func (d *decoder) properties(v *value) (list []*property) {
 	v = d.mappingOf(v)
 	if v == nil {
 		return nil
@@ -463,8 +463,8 @@ func (d *decoder) properties(v *Value) (list []*Property) {
 	return list
 }
 
-func (d *decoder) property(name string, v *Value) *Property {
-	p := &Property{pos: v.Pos, path: v.Path, Name: name}
+func (d *decoder) property(name string, v *value) *property {
+	p := &property{pos: v.Pos, path: v.Path, Name: name}
 	m := d.object(v, propertyFields, nil)
 	p.fields = m
 	p.Kind, p.Description = d.text(m.Get("type")), d.text(m.Get("description"))
@@ -474,7 +474,7 @@ func (d *decoder) property(name string, v *Value) *Property {
 	}
 	p.Properties = d.properties(m.Get("properties"))
 	if p.Properties == nil && m.Get("properties") != nil {
-		p.Properties = []*Property{}
+		p.Properties = []*property{}
 	}
 	if f := m.Get("default"); f.counts() {
 		p.Fallback = f
@@ -483,14 +483,14 @@ func (d *decoder) property(name string, v *Value) *Property {
 }
 
 // counts reports whether a default is set: empty lists and mappings are not.
-func (v *Value) counts() bool {
+func (v *value) counts() bool {
 	if v.IsNull() {
 		return false
 	}
 	switch d := v.Data.(type) {
-	case []*Value:
+	case []*value:
 		return len(d) > 0
-	case *Mapping:
+	case *mapping:
 		return len(d.Keys) > 0
 	}
 	return true

@@ -32,7 +32,7 @@ type Definition struct {
 	// Pos is the beginning of the definition.
 	Pos diag.Pos
 
-	root     *Value
+	root     *value
 	decoding decoding
 	problems diag.Problems // found while reading it
 }
@@ -69,7 +69,7 @@ func ParseAt(pos diag.Pos, data []byte) (*Definition, error) {
 		return nil, err
 	}
 	if len(docs) != 1 || docs[0].Kind != yaml.MappingNode {
-		return nil, diag.Problems{{Pos: pos, Code: Code, Message: "want one workflow with name, description and steps"}}
+		return nil, diag.Problems{{Pos: pos, Code: codeMigrate, Message: "want one workflow with name, description and steps"}}
 	}
 	return define(&reader{file: pos.File, at: &pos}, docs[0], asFile), nil
 }
@@ -90,7 +90,7 @@ func parse(filename string, data []byte, how decoding) ([]*Definition, error) {
 
 // NoWorkflow is the error of a file without a workflow.
 func NoWorkflow(filename string) error {
-	return diag.Problems{{Pos: diag.Pos{File: filename}, Code: Code, Message: "no workflow here: want compositeTools, a definition with steps, " +
+	return diag.Problems{{Pos: diag.Pos{File: filename}, Code: codeMigrate, Message: "no workflow here: want compositeTools, a definition with steps, " +
 		"or a manifest of kind VirtualMCPCompositeToolDefinition or VirtualMCPServer"}}
 }
 
@@ -114,7 +114,7 @@ func read(filename string, data []byte, how decoding) (*File, error) {
 func documents(filename string, data []byte) (docs []*yaml.Node, err error) {
 	defer func() {
 		if r := recover(); r != nil { // the YAML package panics on a few broken texts
-			docs, err = nil, diag.Problems{{Pos: diag.Pos{File: filename}, Code: Code, Message: fmt.Sprintf("not YAML: %v", r)}}
+			docs, err = nil, diag.Problems{{Pos: diag.Pos{File: filename}, Code: codeMigrate, Message: fmt.Sprintf("not YAML: %v", r)}}
 		}
 	}()
 	dec := yaml.NewDecoder(strings.NewReader(string(data)))
@@ -138,7 +138,7 @@ var yamlLine = regexp.MustCompile(`^yaml: (?:line (\d+): )?`)
 // yamlProblem converts an error of the YAML package, whose text has the line, into a problem.
 func yamlProblem(filename string, err error) diag.Problem {
 	msg := err.Error()
-	p := diag.Problem{Pos: diag.Pos{File: filename}, Code: Code}
+	p := diag.Problem{Pos: diag.Pos{File: filename}, Code: codeMigrate}
 	if m := yamlLine.FindStringSubmatch(msg); m != nil {
 		p.Pos.Line, _ = strconv.Atoi(m[1])
 		if p.Pos.Line > 0 {
@@ -153,20 +153,20 @@ func yamlProblem(filename string, err error) diag.Problem {
 // find adds the definitions and references of one document.
 func (f *File) find(filename string, doc *yaml.Node, how decoding) (problems diag.Problems) {
 	resource := ""
-	if kind := FieldOf(doc, "kind"); kind != nil && FieldOf(doc, "apiVersion") != nil {
+	if kind := fieldOf(doc, "kind"); kind != nil && fieldOf(doc, "apiVersion") != nil {
 		how = asResource
 		switch kind.Value {
 		case "VirtualMCPCompositeToolDefinition":
-			if name := FieldOf(FieldOf(doc, "metadata"), "name"); name != nil {
+			if name := fieldOf(fieldOf(doc, "metadata"), "name"); name != nil {
 				resource = name.Value
 			}
-			doc = FieldOf(doc, "spec")
+			doc = fieldOf(doc, "spec")
 		case "VirtualMCPServer":
-			f.refer(filename, FieldOf(doc, "spec"), "spec")
-			doc = FieldOf(FieldOf(doc, "spec"), "config")
+			f.refer(filename, fieldOf(doc, "spec"), "spec")
+			doc = fieldOf(fieldOf(doc, "spec"), "config")
 			f.refer(filename, doc, "spec.config")
 		case "List":
-			for _, item := range ElementsOf(FieldOf(doc, "items")) {
+			for _, item := range elementsOf(fieldOf(doc, "items")) {
 				problems = append(problems, f.find(filename, item, how)...)
 			}
 			return problems
@@ -175,10 +175,10 @@ func (f *File) find(filename string, doc *yaml.Node, how decoding) (problems dia
 		}
 	}
 	var nodes []*yaml.Node
-	switch list := FieldOf(doc, "compositeTools"); {
+	switch list := fieldOf(doc, "compositeTools"); {
 	case list != nil:
-		nodes = ElementsOf(list)
-	case FieldOf(doc, "steps") != nil:
+		nodes = elementsOf(list)
+	case fieldOf(doc, "steps") != nil:
 		nodes = []*yaml.Node{doc}
 	case doc != nil && doc.Kind == yaml.SequenceNode:
 		nodes = doc.Content
@@ -186,7 +186,7 @@ func (f *File) find(filename string, doc *yaml.Node, how decoding) (problems dia
 	for _, n := range nodes {
 		d := define(&reader{file: filename}, n, how)
 		if d.root.Mapping() == nil {
-			problems = append(problems, diag.Problem{Pos: d.Pos, Code: Code, Message: "want a workflow with name, description and steps, have " + d.root.kind()})
+			problems = append(problems, diag.Problem{Pos: d.Pos, Code: codeMigrate, Message: "want a workflow with name, description and steps, have " + d.root.kind()})
 			continue
 		}
 		d.Resource = resource
@@ -197,10 +197,10 @@ func (f *File) find(filename string, doc *yaml.Node, how decoding) (problems dia
 
 // refer adds the references of a server.
 func (f *File) refer(filename string, from *yaml.Node, path string) {
-	for i, ref := range ElementsOf(FieldOf(from, "compositeToolRefs")) {
-		if name := FieldOf(ref, "name"); name != nil {
+	for i, ref := range elementsOf(fieldOf(from, "compositeToolRefs")) {
+		if name := fieldOf(ref, "name"); name != nil {
 			f.References = append(f.References, Reference{
-				Name: name.Value, Pos: diag.Pos{File: filename, Line: name.Line, Column: name.Column}, Path: Index(path+".compositeToolRefs", i),
+				Name: name.Value, Pos: diag.Pos{File: filename, Line: name.Line, Column: name.Column}, Path: index(path+".compositeToolRefs", i),
 			})
 		}
 	}
@@ -213,8 +213,8 @@ func define(r *reader, n *yaml.Node, how decoding) *Definition {
 	return &Definition{Name: root.Mapping().Get("name").Text(), Pos: r.pos(n), root: root, decoding: how, problems: r.problems}
 }
 
-// FieldOf returns the value of a key of a mapping node, nil without one.
-func FieldOf(n *yaml.Node, key string) *yaml.Node {
+// fieldOf returns the value of a key of a mapping node, nil without one.
+func fieldOf(n *yaml.Node, key string) *yaml.Node {
 	for n != nil && n.Kind == yaml.AliasNode {
 		n = n.Alias
 	}
@@ -229,8 +229,8 @@ func FieldOf(n *yaml.Node, key string) *yaml.Node {
 	return nil
 }
 
-// ElementsOf returns the nodes of a list, nil where there is none.
-func ElementsOf(n *yaml.Node) []*yaml.Node {
+// elementsOf returns the nodes of a list, nil where there is none.
+func elementsOf(n *yaml.Node) []*yaml.Node {
 	for n != nil && n.Kind == yaml.AliasNode {
 		n = n.Alias
 	}

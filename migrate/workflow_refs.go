@@ -14,7 +14,7 @@ import (
 
 // checkReferences checks the fields that templates name: a field of a step that may
 // be skipped has to have a default, and fields that do not exist are noted.
-func (d *decoder) checkReferences(w *Workflow) {
+func (d *decoder) checkReferences(w *workflow) {
 	needs := map[string]map[string]string{} // step, field: who refers to it
 	for _, s := range w.Steps {
 		for _, t := range s.checked() {
@@ -31,12 +31,12 @@ func (d *decoder) checkReferences(w *Workflow) {
 		if s.Condition == nil && !s.MayFail() {
 			continue
 		}
-		if s.Kind == ForEachStep {
+		if s.Kind == forEachStep {
 			d.loopDefaults(s, needs[s.Id])
 		}
 		for _, field := range slices.Sorted(maps.Keys(needs[s.Id])) {
 			if s.Defaults.Mapping().Get(field) == nil {
-				d.wrong(s.At("defaultResults"), Member(Member(s.Path, "defaultResults"), field), "missing: %s uses the field, and the step may be skipped or fail", needs[s.Id][field])
+				d.wrong(s.At("defaultResults"), member(member(s.Path, "defaultResults"), field), "missing: %s uses the field, and the step may be skipped or fail", needs[s.Id][field])
 			}
 		}
 	}
@@ -44,7 +44,7 @@ func (d *decoder) checkReferences(w *Workflow) {
 
 // loopDefaults adds missing defaults to a loop whose fields templates use: those of a loop without
 // elements.
-func (d *decoder) loopDefaults(s *Step, needed map[string]string) {
+func (d *decoder) loopDefaults(s *step, needed map[string]string) {
 	empty := map[string]any{"completed": 0, "count": 0, "failed": 0, "iterations": []any{}}
 	missing := false
 	for field := range needed {
@@ -54,7 +54,7 @@ func (d *decoder) loopDefaults(s *Step, needed map[string]string) {
 	if !missing || !d.fix {
 		return
 	}
-	d.note(s.At("defaultResults"), Member(s.Path, "defaultResults"), "a loop that does not run counts as one without elements")
+	d.note(s.At("defaultResults"), member(s.Path, "defaultResults"), "a loop that does not run counts as one without elements")
 	mended := constantOfFile(s.pos, map[string]any{})
 	if s.Defaults != nil {
 		mended.Mapping().add(s.Defaults.Mapping())
@@ -64,7 +64,7 @@ func (d *decoder) loopDefaults(s *Step, needed map[string]string) {
 }
 
 // checked are the templates of a step whose references the legacy engine checked.
-func (s *Step) checked() (list []*Template) {
+func (s *step) checked() (list []*template) {
 	list = append(list, s.Condition, s.Message)
 	if m := s.Arguments.Mapping(); m != nil {
 		for _, k := range m.Keys {
@@ -75,7 +75,7 @@ func (s *Step) checked() (list []*Template) {
 }
 
 // unchecked are the other templates of a step.
-func (s *Step) unchecked() (list []*Template) {
+func (s *step) unchecked() (list []*template) {
 	list = append(list, s.Collection)
 	top := s.checked()
 	for _, t := range s.Templates {
@@ -89,7 +89,7 @@ func (s *Step) unchecked() (list []*Template) {
 	return list
 }
 
-func (d *decoder) outputReferences(w *Workflow, properties []*Property, needs map[string]map[string]string) {
+func (d *decoder) outputReferences(w *workflow, properties []*property, needs map[string]map[string]string) {
 	for _, p := range properties {
 		d.references(w, p.Value, "the output "+p.Name, needs)
 		d.outputReferences(w, p.Properties, needs)
@@ -97,7 +97,7 @@ func (d *decoder) outputReferences(w *Workflow, properties []*Property, needs ma
 }
 
 // references notes the fields of steps that a template names.
-func (d *decoder) references(w *Workflow, t *Template, who string, needs map[string]map[string]string) {
+func (d *decoder) references(w *workflow, t *template, who string, needs map[string]map[string]string) {
 	if t == nil || t.Parsed == nil {
 		return
 	}
@@ -112,11 +112,11 @@ func (d *decoder) references(w *Workflow, t *Template, who string, needs map[str
 	}
 }
 
-// Roots are the first names of the paths that templates can name.
-var Roots = []string{"params", "steps", "vars", "workflow", "forEach"}
+// roots are the first names of the paths that templates can name.
+var roots = []string{"params", "steps", "vars", "workflow", "forEach"}
 
 // strange notes a path that does not exist.
-func (d *decoder) strange(w *Workflow, v *Value, path []string) {
+func (d *decoder) strange(w *workflow, v *value, path []string) {
 	full := "." + strings.Join(path, ".")
 	switch {
 	case path[0] == "timestamp":
@@ -125,14 +125,14 @@ func (d *decoder) strange(w *Workflow, v *Value, path []string) {
 		d.undeclared(w, v, path, 1, w.Parameters)
 	case path[0] == "steps" && len(path) > 1:
 		d.strangeStep(w, v, path)
-	case !slices.Contains(Roots, path[0]):
+	case !slices.Contains(roots, path[0]):
 		d.note(v.Pos, v.Path, "templates see params, steps, vars, workflow and, in loops, forEach: %s is always <no value>", full)
 	}
 }
 
 // undeclared notes a name in a path, at the index from or after it, that a schema with properties does not have. Clients
 // may send it nevertheless, unless the schema forbids that.
-func (d *decoder) undeclared(w *Workflow, v *Value, path []string, from int, schema *Value) {
+func (d *decoder) undeclared(w *workflow, v *value, path []string, from int, schema *value) {
 	for i := from; i < len(path); i++ {
 		m := schema.Mapping()
 		properties := m.Get("properties").Mapping()
@@ -149,9 +149,9 @@ func (d *decoder) undeclared(w *Workflow, v *Value, path []string, from int, sch
 }
 
 // strangeStep notes a part of a step that does not exist.
-func (d *decoder) strangeStep(w *Workflow, v *Value, path []string) {
+func (d *decoder) strangeStep(w *workflow, v *value, path []string) {
 	full := "." + strings.Join(path, ".")
-	i := slices.IndexFunc(w.Steps, func(s *Step) bool { return s.Id == path[1] })
+	i := slices.IndexFunc(w.Steps, func(s *step) bool { return s.Id == path[1] })
 	if i < 0 {
 		d.note(v.Pos, v.Path, "there is no step %q: %s is always <no value>", path[1], full)
 		return
@@ -160,7 +160,7 @@ func (d *decoder) strangeStep(w *Workflow, v *Value, path []string) {
 		return
 	}
 	meant := ".steps." + path[1] + ".output." + strings.Join(path[2:], ".")
-	asked := w.Steps[i].Kind == ElicitationStep
+	asked := w.Steps[i].Kind == elicitationStep
 	switch {
 	case asked && len(path) > 4 && path[2] == "output" && path[3] == "content":
 		d.undeclared(w, v, path, 4, w.Steps[i].Schema)
@@ -173,7 +173,7 @@ func (d *decoder) strangeStep(w *Workflow, v *Value, path []string) {
 	}
 }
 
-func (d *decoder) timestamp(v *Value) {
+func (d *decoder) timestamp(v *value) {
 	if d.fix {
 		d.note(v.Pos, v.Path, "there is no .timestamp: the time of the call takes its place")
 		return
@@ -182,21 +182,21 @@ func (d *decoder) timestamp(v *Value) {
 }
 
 // goText writes a value as the legacy engine printed it: in the format of fmt.
-func goText(v *Value) string { return fmt.Sprint(plain(v)) }
+func goText(v *value) string { return fmt.Sprint(plain(v)) }
 
 // plain converts a value into one of Go.
-func plain(v *Value) any {
+func plain(v *value) any {
 	if v == nil {
 		return nil
 	}
 	switch d := v.Data.(type) {
-	case []*Value:
+	case []*value:
 		out := make([]any, len(d))
 		for i, e := range d {
 			out[i] = plain(e)
 		}
 		return out
-	case *Mapping:
+	case *mapping:
 		out := map[string]any{}
 		for _, k := range d.Keys {
 			out[k] = plain(d.Values[k])
@@ -207,8 +207,8 @@ func plain(v *Value) any {
 	}
 }
 
-// ParseJSONText parses JSON as the legacy engine did: numbers are floats.
-func ParseJSONText(s string) (*Value, error) {
+// parseJSONText parses JSON as the legacy engine did: numbers are floats.
+func parseJSONText(s string) (*value, error) {
 	var v any
 	dec := json.NewDecoder(bytes.NewReader([]byte(s)))
 	if err := dec.Decode(&v); err != nil {
@@ -217,41 +217,41 @@ func ParseJSONText(s string) (*Value, error) {
 	return fromPlain(v), nil
 }
 
-func fromPlain(v any) *Value {
+func fromPlain(v any) *value {
 	switch d := v.(type) {
 	case []any:
-		list := make([]*Value, len(d))
+		list := make([]*value, len(d))
 		for i, e := range d {
 			list[i] = fromPlain(e)
 		}
-		return &Value{Data: list}
+		return &value{Data: list}
 	case map[string]any:
-		m := &Mapping{Values: map[string]*Value{}, Places: map[string]diag.Pos{}}
+		m := &mapping{Values: map[string]*value{}, Places: map[string]diag.Pos{}}
 		for _, k := range slices.Sorted(maps.Keys(d)) {
 			m.Keys = append(m.Keys, k)
 			m.Values[k] = fromPlain(d[k])
 		}
-		return &Value{Data: m}
+		return &value{Data: m}
 	}
-	return &Value{Data: v}
+	return &value{Data: v}
 }
 
 // Whole returns the value with whole floats as integers, which are the same in JSON.
-func (v *Value) Whole() *Value {
+func (v *value) Whole() *value {
 	out := *v
 	switch d := v.Data.(type) {
 	case float64:
 		if d == float64(int(d)) {
 			out.Data = int(d)
 		}
-	case []*Value:
-		list := make([]*Value, len(d))
+	case []*value:
+		list := make([]*value, len(d))
 		for i, e := range d {
 			list[i] = e.Whole()
 		}
 		out.Data = list
-	case *Mapping:
-		m := &Mapping{Keys: d.Keys, Places: d.Places, Values: map[string]*Value{}}
+	case *mapping:
+		m := &mapping{Keys: d.Keys, Places: d.Places, Values: map[string]*value{}}
 		for k, e := range d.Values {
 			m.Values[k] = e.Whole()
 		}

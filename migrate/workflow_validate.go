@@ -14,7 +14,7 @@ import (
 
 // validate reports the mistakes that the legacy engine would have refused, when it loaded the
 // configuration or when its server started.
-func (d *decoder) validate(w *Workflow) {
+func (d *decoder) validate(w *workflow) {
 	if w.Name == "" {
 		d.wrong(w.Pos, "name", "missing: clients call the workflow by it")
 	}
@@ -39,7 +39,7 @@ func (d *decoder) validate(w *Workflow) {
 	d.checkReferences(w)
 }
 
-func (d *decoder) checkParameters(w *Workflow) {
+func (d *decoder) checkParameters(w *workflow) {
 	v := w.Parameters
 	if v.IsNull() {
 		return
@@ -64,7 +64,7 @@ func (d *decoder) checkParameters(w *Workflow) {
 		d.wrong(p.Pos, p.Path, "want a mapping of names to schemas, have %s", p.kind())
 	}
 	if r := m.Get("required"); !r.IsNull() {
-		if _, ok := r.Data.([]*Value); !ok {
+		if _, ok := r.Data.([]*value); !ok {
 			d.wrong(r.Pos, r.Path, "want a list of names, have %s", r.kind())
 		}
 	}
@@ -72,7 +72,7 @@ func (d *decoder) checkParameters(w *Workflow) {
 }
 
 // checkSchema reports an invalid schema, at the position of the mistake.
-func (d *decoder) checkSchema(v *Value) {
+func (d *decoder) checkSchema(v *value) {
 	flaws := schema.Flaws(v.Json(), schema.Draft7)
 	for i, flaw := range flaws {
 		if i > 0 && slices.Equal(flaw.At, flaws[i-1].At) {
@@ -86,38 +86,38 @@ func (d *decoder) checkSchema(v *Value) {
 // toolName matches the names of tools that the legacy engine accepted.
 var toolName = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9._-]*$`)
 
-func (d *decoder) checkStep(s *Step) {
+func (d *decoder) checkStep(s *step) {
 	if s.Id == "" {
-		d.wrong(s.At("id"), Member(s.Path, "id"), "missing: every step needs one")
+		d.wrong(s.At("id"), member(s.Path, "id"), "missing: every step needs one")
 	}
 	switch s.Kind {
-	case ToolStep:
+	case toolStep:
 		d.checkTool(s)
-	case ElicitationStep:
+	case elicitationStep:
 		d.checkElicitation(s)
-	case ForEachStep:
+	case forEachStep:
 		d.checkForEach(s)
 	default:
-		d.wrong(s.At("type"), Member(s.Path, "type"), "want tool, elicitation or forEach, have %q", s.Kind)
+		d.wrong(s.At("type"), member(s.Path, "type"), "want tool, elicitation or forEach, have %q", s.Kind)
 	}
 	d.checkOnError(s)
 }
 
-func (d *decoder) checkTool(s *Step) {
+func (d *decoder) checkTool(s *step) {
 	switch {
 	case s.Tool == "":
-		d.wrong(s.At("tool"), Member(s.Path, "tool"), "missing: the tool to call, as backend_tool or backend.tool")
+		d.wrong(s.At("tool"), member(s.Path, "tool"), "missing: the tool to call, as backend_tool or backend.tool")
 	case !toolName.MatchString(s.Tool):
-		d.wrong(s.At("tool"), Member(s.Path, "tool"), "want the name of a tool (letters, digits, '.', '_' and '-'), have %q", s.Tool)
+		d.wrong(s.At("tool"), member(s.Path, "tool"), "want the name of a tool (letters, digits, '.', '_' and '-'), have %q", s.Tool)
 	}
 }
 
-func (d *decoder) checkElicitation(s *Step) {
+func (d *decoder) checkElicitation(s *step) {
 	if s.Message == nil || s.Message.text == "" {
-		d.wrong(s.At("message"), Member(s.Path, "message"), "missing: what to ask")
+		d.wrong(s.At("message"), member(s.Path, "message"), "missing: what to ask")
 	}
 	if s.Schema == nil || len(s.Schema.Mapping().Keys) == 0 {
-		if d.fixed(s.At("schema"), Member(s.Path, "schema"), "missing: the JSON Schema of the answer", "the form has no fields: it is accepted or declined") {
+		if d.fixed(s.At("schema"), member(s.Path, "schema"), "missing: the JSON Schema of the answer", "the form has no fields: it is accepted or declined") {
 			s.Schema = constantOfFile(s.pos, map[string]any{"type": "object", "properties": map[string]any{}})
 		}
 		return
@@ -126,7 +126,7 @@ func (d *decoder) checkElicitation(s *Step) {
 }
 
 // constantOfFile returns a value for a field that is missing in the file.
-func constantOfFile(pos diag.Pos, v any) *Value {
+func constantOfFile(pos diag.Pos, v any) *value {
 	out := fromPlain(v)
 	out.Pos = pos
 	return out
@@ -136,43 +136,43 @@ func constantOfFile(pos diag.Pos, v any) *Value {
 // Go.
 var variableName = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]*$`)
 
-func (d *decoder) checkForEach(s *Step) {
+func (d *decoder) checkForEach(s *step) {
 	if s.Collection == nil || s.Collection.text == "" {
-		d.wrong(s.At("collection"), Member(s.Path, "collection"), "missing: a template that renders to a JSON list, such as {{json .params.items}}")
+		d.wrong(s.At("collection"), member(s.Path, "collection"), "missing: a template that renders to a JSON list, such as {{json .params.items}}")
 	}
 	if s.Tool != "" {
-		d.wrong(s.At("tool"), Member(s.Path, "tool"), "a forEach step calls the tool of its inner step")
+		d.wrong(s.At("tool"), member(s.Path, "tool"), "a forEach step calls the tool of its inner step")
 	}
 	if s.Message != nil && s.Message.text != "" {
-		d.wrong(s.At("message"), Member(s.Path, "message"), "a forEach step has no message: it asks no question")
+		d.wrong(s.At("message"), member(s.Path, "message"), "a forEach step has no message: it asks no question")
 	}
-	if s.itemVar != "" && (!variableName.MatchString(s.itemVar) || s.itemVar == ForEachIndex) {
-		d.wrong(s.At("itemVar"), Member(s.Path, "itemVar"), "want a name of letters, digits and '_' other than index, have %q", s.itemVar)
+	if s.itemVar != "" && (!variableName.MatchString(s.itemVar) || s.itemVar == forEachIndex) {
+		d.wrong(s.At("itemVar"), member(s.Path, "itemVar"), "want a name of letters, digits and '_' other than index, have %q", s.itemVar)
 	}
 	d.checkRange(s, "maxParallel", s.MaxParallel, maxParallel)
 	d.checkRange(s, "maxIterations", s.MaxIterations, maxIterations)
 	d.checkInner(s)
 }
 
-func (d *decoder) checkRange(s *Step, name string, n, most int) {
+func (d *decoder) checkRange(s *step, name string, n, most int) {
 	if n < 0 || n > most {
-		d.wrong(s.At(name), Member(s.Path, name), "want 0 to %d, have %d", most, n)
+		d.wrong(s.At(name), member(s.Path, name), "want 0 to %d, have %d", most, n)
 	}
 }
 
-func (d *decoder) checkInner(s *Step) {
+func (d *decoder) checkInner(s *step) {
 	in := s.Inner
 	if in == nil {
-		d.wrong(s.At("step"), Member(s.Path, "step"), "missing: what to do for each element")
+		d.wrong(s.At("step"), member(s.Path, "step"), "missing: what to do for each element")
 		return
 	}
-	if in.Kind != ToolStep {
-		d.wrong(in.At("type"), Member(in.Path, "type"), "want tool: only tools can be called for each element, have %q", in.Kind)
+	if in.Kind != toolStep {
+		d.wrong(in.At("type"), member(in.Path, "type"), "want tool: only tools can be called for each element, have %q", in.Kind)
 		return
 	}
 	d.checkTool(in)
 	if in.Id == "" {
-		d.fixed(in.At("id"), Member(in.Path, "id"), "missing: the server does not start without the id of an inner step, though nothing uses it",
+		d.fixed(in.At("id"), member(in.Path, "id"), "missing: the server does not start without the id of an inner step, though nothing uses it",
 			"an inner step needs no id")
 	}
 	d.checkOnError(in)
@@ -181,40 +181,40 @@ func (d *decoder) checkInner(s *Step) {
 		is   bool
 	}{
 		{"condition", in.Condition != nil}, {"dependsOn", len(in.DependsOn) > 0}, {"timeout", in.Timeout != 0},
-		{"defaultResults", in.Defaults != nil}, {"onError", in.OnError.action == ActionContinue},
+		{"defaultResults", in.Defaults != nil}, {"onError", in.OnError.action == actionContinue},
 	} {
 		if ignored.is {
-			d.note(in.At(ignored.name), Member(in.Path, ignored.name), "has no effect in an inner step")
+			d.note(in.At(ignored.name), member(in.Path, ignored.name), "has no effect in an inner step")
 		}
 	}
 	if s.OnError.action == actionRetry {
-		d.note(s.At("onError"), Member(s.Path, "onError"), "retry has no effect on a forEach step; set it on its inner step")
+		d.note(s.At("onError"), member(s.Path, "onError"), "retry has no effect on a forEach step; set it on its inner step")
 	}
 }
 
-func (d *decoder) checkOnError(s *Step) {
+func (d *decoder) checkOnError(s *step) {
 	switch s.OnError.action {
-	case "", ActionAbort, ActionContinue:
+	case "", actionAbort, actionContinue:
 	case actionRetry:
 		if s.OnError.retryCount < 1 {
-			d.wrong(s.At("onError"), Member(s.Path, "onError")+".retryCount", "want at least 1 with action: retry, have %d", s.OnError.retryCount)
+			d.wrong(s.At("onError"), member(s.Path, "onError")+".retryCount", "want at least 1 with action: retry, have %d", s.OnError.retryCount)
 		}
 		if s.OnError.retryCount > maxRetries {
-			d.note(s.At("onError"), Member(s.Path, "onError")+".retryCount", "%d is more than the %d times that a step is retried at most", s.OnError.retryCount, maxRetries)
+			d.note(s.At("onError"), member(s.Path, "onError")+".retryCount", "%d is more than the %d times that a step is retried at most", s.OnError.retryCount, maxRetries)
 		}
-		d.note(s.At("onError"), Member(s.Path, "onError"), "where the connection is lost in the middle of a call, the step is retried only if its tool has readOnlyHint or idempotentHint, or repeatable: true in the configuration; the legacy engine retried any")
+		d.note(s.At("onError"), member(s.Path, "onError"), "where the connection is lost in the middle of a call, the step is retried only if its tool has readOnlyHint or idempotentHint, or repeatable: true in the configuration; the legacy engine retried any")
 	default:
-		d.wrong(s.At("onError"), Member(s.Path, "onError")+".action", "want abort, continue or retry, have %q", s.OnError.action)
+		d.wrong(s.At("onError"), member(s.Path, "onError")+".action", "want abort, continue or retry, have %q", s.OnError.action)
 	}
 }
 
 // checkGraph reports duplicate ids, references to unknown ids and cycles, and sets the levels of
 // the steps.
-func (d *decoder) checkGraph(w *Workflow) {
-	ids := map[string]*Step{}
+func (d *decoder) checkGraph(w *workflow) {
+	ids := map[string]*step{}
 	for _, s := range w.Steps {
 		if first := ids[s.Id]; first != nil && s.Id != "" {
-			d.wrong(s.At("id"), Member(s.Path, "id"), "duplicate id %q, which %s has already", s.Id, first.Path)
+			d.wrong(s.At("id"), member(s.Path, "id"), "duplicate id %q, which %s has already", s.Id, first.Path)
 			continue
 		}
 		ids[s.Id] = s
@@ -226,7 +226,7 @@ func (d *decoder) checkGraph(w *Workflow) {
 				continue
 			}
 			sound = false
-			d.wrong(s.At("dependsOn"), Index(Member(s.Path, "dependsOn"), i), "there is no step %q%s", dep, display.Hint(dep, w.ids()))
+			d.wrong(s.At("dependsOn"), index(member(s.Path, "dependsOn"), i), "there is no step %q%s", dep, display.Hint(dep, w.ids()))
 		}
 	}
 	if sound {
@@ -235,7 +235,7 @@ func (d *decoder) checkGraph(w *Workflow) {
 }
 
 // ids lists the ids of the steps.
-func (w *Workflow) ids() (list []string) {
+func (w *workflow) ids() (list []string) {
 	for _, s := range w.Steps {
 		list = append(list, s.Id)
 	}
@@ -243,18 +243,18 @@ func (w *Workflow) ids() (list []string) {
 }
 
 // level sets the level of every step to one above those of the steps that it depends on.
-func (d *decoder) level(w *Workflow, ids map[string]*Step) {
+func (d *decoder) level(w *workflow, ids map[string]*step) {
 	const open, done = 1, 2
-	state := map[*Step]int{}
+	state := map[*step]int{}
 	var chain []string
-	var visit func(s *Step) bool
-	visit = func(s *Step) bool {
+	var visit func(s *step) bool
+	visit = func(s *step) bool {
 		switch state[s] {
 		case done:
 			return true
 		case open:
 			from := slices.Index(chain, s.Id)
-			d.wrong(s.At("dependsOn"), Member(s.Path, "dependsOn"), "cycle: %s", strings.Join(append(chain[from:len(chain):len(chain)], s.Id), " → "))
+			d.wrong(s.At("dependsOn"), member(s.Path, "dependsOn"), "cycle: %s", strings.Join(append(chain[from:len(chain):len(chain)], s.Id), " → "))
 			return false
 		}
 		state[s] = open
@@ -279,12 +279,12 @@ func (d *decoder) level(w *Workflow, ids map[string]*Step) {
 // propertyTypes that a property of the output may have.
 var propertyTypes = []string{"string", "integer", "number", "boolean", "object", "array"}
 
-func (d *decoder) checkOutput(o *Output) {
+func (d *decoder) checkOutput(o *output) {
 	if o == nil {
 		return
 	}
 	if len(o.Properties) == 0 {
-		d.wrong(o.pos, Member(o.path, "properties"), "want at least one property")
+		d.wrong(o.pos, member(o.path, "properties"), "want at least one property")
 	}
 	names := map[string]bool{}
 	for _, p := range o.Properties {
@@ -293,21 +293,21 @@ func (d *decoder) checkOutput(o *Output) {
 	}
 	for i, name := range o.Required {
 		if !names[name] {
-			d.wrong(o.pos, Index(Member(o.path, "required"), i), "there is no property %q", name)
+			d.wrong(o.pos, index(member(o.path, "required"), i), "there is no property %q", name)
 		}
 	}
 }
 
-func (d *decoder) checkProperty(p *Property, depth int) {
+func (d *decoder) checkProperty(p *property, depth int) {
 	if depth > maxOutput {
 		d.wrong(p.pos, p.path, "nested more than %d deep", maxOutput)
 		return
 	}
 	if !slices.Contains(propertyTypes, p.Kind) {
-		d.wrong(p.at("type"), Member(p.path, "type"), "want one of %s, have %q", strings.Join(propertyTypes, ", "), p.Kind)
+		d.wrong(p.at("type"), member(p.path, "type"), "want one of %s, have %q", strings.Join(propertyTypes, ", "), p.Kind)
 	}
 	if p.Description == "" {
-		d.fixed(p.at("description"), Member(p.path, "description"), "missing: the server does not start without the description of an output property",
+		d.fixed(p.at("description"), member(p.path, "description"), "missing: the server does not start without the description of an output property",
 			"its name is used as the description")
 	}
 	switch {
@@ -316,9 +316,9 @@ func (d *decoder) checkProperty(p *Property, depth int) {
 	case p.Value == nil && p.Properties == nil:
 		d.wrong(p.pos, p.path, "want value, a template%s", map[bool]string{true: ", or properties"}[p.Kind == "object"])
 	case p.Properties != nil && p.Kind != "object":
-		d.wrong(p.at("properties"), Member(p.path, "properties"), "only an object has properties, this is %q", p.Kind)
+		d.wrong(p.at("properties"), member(p.path, "properties"), "only an object has properties, this is %q", p.Kind)
 	case p.Properties != nil && len(p.Properties) == 0:
-		d.wrong(p.at("properties"), Member(p.path, "properties"), "want at least one property")
+		d.wrong(p.at("properties"), member(p.path, "properties"), "want at least one property")
 	}
 	if p.Value != nil && !balanced(p.Value.text) {
 		d.wrong(p.Value.Value.Pos, p.Value.Value.Path, "unbalanced {{ }}: a literal }} next to a template is counted too")
@@ -348,7 +348,7 @@ func balanced(s string) bool {
 }
 
 // checkDefault checks that a default can be converted to the type of its property.
-func (d *decoder) checkDefault(p *Property) {
+func (d *decoder) checkDefault(p *property) {
 	if p.Fallback == nil {
 		return
 	}
@@ -364,7 +364,7 @@ func (d *decoder) checkDefault(p *Property) {
 }
 
 // Usable returns the default as a value of the property's type; false where it cannot be converted.
-func (p *Property) Usable() (any, bool) {
+func (p *property) Usable() (any, bool) {
 	if p.Fallback == nil {
 		return nil, false
 	}
@@ -373,7 +373,7 @@ func (p *Property) Usable() (any, bool) {
 }
 
 // Coerced returns the default as a value of the property's type.
-func (p *Property) Coerced() (any, error) {
+func (p *property) Coerced() (any, error) {
 	v := p.Fallback
 	want := func() (any, error) { return nil, fmt.Errorf("want a default of type %s, have %s", p.Kind, v.kind()) }
 	switch p.Kind {
@@ -411,7 +411,7 @@ func (p *Property) Coerced() (any, error) {
 	return p.coercedJSON(want)
 }
 
-func (p *Property) coercedBool(want func() (any, error)) (any, error) {
+func (p *property) coercedBool(want func() (any, error)) (any, error) {
 	switch b := p.Fallback.Data.(type) {
 	case bool:
 		return b, nil
@@ -431,16 +431,16 @@ func (p *Property) coercedBool(want func() (any, error)) (any, error) {
 }
 
 // coercedJSON returns the default of an object or a list: the value itself, or decoded from its JSON text.
-func (p *Property) coercedJSON(want func() (any, error)) (any, error) {
+func (p *property) coercedJSON(want func() (any, error)) (any, error) {
 	v := p.Fallback
 	if s, ok := v.Data.(string); ok {
-		parsed, err := ParseJSONText(s)
+		parsed, err := parseJSONText(s)
 		if err != nil {
 			return nil, fmt.Errorf("want JSON, have %q: %v", s, err)
 		}
 		v = parsed
 	}
-	_, isList := v.Data.([]*Value)
+	_, isList := v.Data.([]*value)
 	if p.Kind == "object" && v.Mapping() == nil || p.Kind == "array" && !isList {
 		return want()
 	}

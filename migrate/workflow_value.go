@@ -13,23 +13,23 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/diag"
 )
 
-// Value is a value of a file: nil, bool, int, uint64, float64, string, []*value or *mapping.
-type Value struct {
+// value is a value of a file: nil, bool, int, uint64, float64, string, []*value or *mapping.
+type value struct {
 	Pos  diag.Pos
 	Path string
 	Data any
 	raw  string // of a scalar: its text in the file
 }
 
-// Mapping is an object with its keys in the order of the file.
-type Mapping struct {
+// mapping is an object with its keys in the order of the file.
+type mapping struct {
 	Keys   []string
-	Values map[string]*Value
+	Values map[string]*value
 	Places map[string]diag.Pos
 }
 
 // Get returns the value of a key, nil without one.
-func (m *Mapping) Get(key string) *Value {
+func (m *mapping) Get(key string) *value {
 	if m == nil {
 		return nil
 	}
@@ -37,28 +37,28 @@ func (m *Mapping) Get(key string) *Value {
 }
 
 // IsNull reports whether there is no value.
-func (v *Value) IsNull() bool { return v == nil || v.Data == nil }
+func (v *value) IsNull() bool { return v == nil || v.Data == nil }
 
 // Mapping is the value as an object, nil if it is none.
-func (v *Value) Mapping() *Mapping {
+func (v *value) Mapping() *mapping {
 	if v == nil {
 		return nil
 	}
-	m, _ := v.Data.(*Mapping)
+	m, _ := v.Data.(*mapping)
 	return m
 }
 
 // List is the value as a list, nil if it is none.
-func (v *Value) List() []*Value {
+func (v *value) List() []*value {
 	if v == nil {
 		return nil
 	}
-	l, _ := v.Data.([]*Value)
+	l, _ := v.Data.([]*value)
 	return l
 }
 
 // below returns the value at a JSON pointer, or the last one on its path that exists.
-func (v *Value) below(pointer []string) *Value {
+func (v *value) below(pointer []string) *value {
 	for _, token := range pointer {
 		next := v.Mapping().Get(token)
 		if i, err := strconv.Atoi(token); err == nil && i >= 0 && i < len(v.List()) {
@@ -73,7 +73,7 @@ func (v *Value) below(pointer []string) *Value {
 }
 
 // Text is the value as a text, "" if it is none.
-func (v *Value) Text() string {
+func (v *value) Text() string {
 	if v == nil {
 		return ""
 	}
@@ -82,7 +82,7 @@ func (v *Value) Text() string {
 }
 
 // kind describes a value for a message: its type, and a scalar itself.
-func (v *Value) kind() string {
+func (v *value) kind() string {
 	if v == nil {
 		return "nothing"
 	}
@@ -95,26 +95,26 @@ func (v *Value) kind() string {
 		return fmt.Sprintf("the number %v", d)
 	case string:
 		return fmt.Sprintf("the string %q", d)
-	case []*Value:
+	case []*value:
 		return "a list"
 	}
 	return "a mapping"
 }
 
 // Json writes the value, keys in the order of the file.
-func (v *Value) Json() json.RawMessage {
+func (v *value) Json() json.RawMessage {
 	var b bytes.Buffer
 	v.appendJSON(&b)
 	return b.Bytes()
 }
 
-func (v *Value) appendJSON(b *bytes.Buffer) {
+func (v *value) appendJSON(b *bytes.Buffer) {
 	if v == nil {
 		b.WriteString("null")
 		return
 	}
 	switch d := v.Data.(type) {
-	case []*Value:
+	case []*value:
 		b.WriteByte('[')
 		for i, e := range d {
 			if i > 0 {
@@ -123,7 +123,7 @@ func (v *Value) appendJSON(b *bytes.Buffer) {
 			e.appendJSON(b)
 		}
 		b.WriteByte(']')
-	case *Mapping:
+	case *mapping:
 		b.WriteByte('{')
 		for i, k := range d.Keys {
 			if i > 0 {
@@ -168,11 +168,11 @@ func (r *reader) pos(n *yaml.Node) diag.Pos {
 }
 
 func (r *reader) fail(pos diag.Pos, path, format string, args ...any) {
-	r.problems = append(r.problems, diag.Problem{Pos: pos, Path: path, Code: Code}.Says(fmt.Sprintf(format, args...)))
+	r.problems = append(r.problems, diag.Problem{Pos: pos, Path: path, Code: codeMigrate}.Says(fmt.Sprintf(format, args...)))
 }
 
 // read converts a node into a value.
-func (r *reader) read(n *yaml.Node, path string, depth int) *Value {
+func (r *reader) read(n *yaml.Node, path string, depth int) *value {
 	r.budget--
 	if depth > 200 || r.budget < 0 {
 		if r.budget != -1_000_000 {
@@ -181,7 +181,7 @@ func (r *reader) read(n *yaml.Node, path string, depth int) *Value {
 		r.budget = -1_000_000
 		return nil
 	}
-	v := &Value{Pos: r.pos(n), Path: path}
+	v := &value{Pos: r.pos(n), Path: path}
 	switch n.Kind {
 	case yaml.AliasNode:
 		target := r.read(n.Alias, path, depth+1)
@@ -193,9 +193,9 @@ func (r *reader) read(n *yaml.Node, path string, depth int) *Value {
 	case yaml.MappingNode:
 		v.Data = r.mapping(n, path, depth)
 	case yaml.SequenceNode:
-		list := make([]*Value, 0, len(n.Content))
+		list := make([]*value, 0, len(n.Content))
 		for i, e := range n.Content {
-			list = append(list, r.read(e, Index(path, i), depth+1))
+			list = append(list, r.read(e, index(path, i), depth+1))
 		}
 		v.Data = list
 	default:
@@ -204,9 +204,9 @@ func (r *reader) read(n *yaml.Node, path string, depth int) *Value {
 	return v
 }
 
-func (r *reader) mapping(n *yaml.Node, path string, depth int) *Mapping {
-	m := &Mapping{Values: map[string]*Value{}, Places: map[string]diag.Pos{}}
-	var merged []*Mapping
+func (r *reader) mapping(n *yaml.Node, path string, depth int) *mapping {
+	m := &mapping{Values: map[string]*value{}, Places: map[string]diag.Pos{}}
+	var merged []*mapping
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key, val := n.Content[i], n.Content[i+1]
 		if key.Kind == yaml.ScalarNode && key.Tag == "!!merge" {
@@ -222,12 +222,12 @@ func (r *reader) mapping(n *yaml.Node, path string, depth int) *Mapping {
 			continue
 		}
 		if _, twice := m.Values[name]; twice {
-			r.fail(r.pos(key), Member(path, name), "duplicate key, first in line %d", m.Places[name].Line)
+			r.fail(r.pos(key), member(path, name), "duplicate key, first in line %d", m.Places[name].Line)
 			continue
 		}
 		m.Keys = append(m.Keys, name)
 		m.Places[name] = r.pos(key)
-		m.Values[name] = r.read(val, Member(path, name), depth+1)
+		m.Values[name] = r.read(val, member(path, name), depth+1)
 	}
 	for _, from := range merged {
 		m.add(from)
@@ -236,7 +236,7 @@ func (r *reader) mapping(n *yaml.Node, path string, depth int) *Mapping {
 }
 
 // add adds the keys that m does not have yet.
-func (m *Mapping) add(from *Mapping) {
+func (m *mapping) add(from *mapping) {
 	for _, k := range from.Keys {
 		if _, ok := m.Values[k]; !ok {
 			m.Keys = append(m.Keys, k)
@@ -246,12 +246,12 @@ func (m *Mapping) add(from *Mapping) {
 }
 
 // merge reads what a merge key names: a mapping or several.
-func (r *reader) merge(n *yaml.Node, path string, depth int) []*Mapping {
+func (r *reader) merge(n *yaml.Node, path string, depth int) []*mapping {
 	v := r.read(n, path, depth+1)
 	if m := v.Mapping(); m != nil {
-		return []*Mapping{m}
+		return []*mapping{m}
 	}
-	var all []*Mapping
+	var all []*mapping
 	for _, e := range v.List() {
 		if m := e.Mapping(); m != nil {
 			all = append(all, m)
@@ -308,11 +308,11 @@ func throughJSON(v any) any {
 	return f
 }
 
-// Index is the path of an element, member that of a field.
-func Index(path string, i int) string { return path + "[" + strconv.Itoa(i) + "]" }
+// index is the path of an element, member that of a field.
+func index(path string, i int) string { return path + "[" + strconv.Itoa(i) + "]" }
 
-// Member is the path of a field of the object at path.
-func Member(path, name string) string {
+// member is the path of a field of the object at path.
+func member(path, name string) string {
 	if !plainName(name) {
 		return path + "[" + strconv.Quote(name) + "]"
 	}
@@ -333,8 +333,8 @@ func plainName(s string) bool {
 }
 
 // Only returns a mapping with the keys for which keep returns true, and the names of the others.
-func (v *Value) Only(keep func(string, *Value) bool) (kept *Value, without []string) {
-	m := &Mapping{Values: map[string]*Value{}, Places: map[string]diag.Pos{}}
+func (v *value) Only(keep func(string, *value) bool) (kept *value, without []string) {
+	m := &mapping{Values: map[string]*value{}, Places: map[string]diag.Pos{}}
 	for _, k := range v.Mapping().Keys {
 		if !keep(k, v.Mapping().Values[k]) {
 			without = append(without, k)
@@ -342,8 +342,8 @@ func (v *Value) Only(keep func(string, *Value) bool) (kept *Value, without []str
 		}
 		m.Keys, m.Values[k] = append(m.Keys, k), v.Mapping().Values[k]
 	}
-	return &Value{Pos: v.Pos, Path: v.Path, Data: m}, without
+	return &value{Pos: v.Pos, Path: v.Path, Data: m}, without
 }
 
-// Code is the code of problems: why a definition is refused.
-const Code = "composite"
+// codeMigrate is the code of problems: why a definition is refused.
+const codeMigrate = "composite"

@@ -74,7 +74,7 @@ func (v *visit) written(ctx context.Context, o observe.Outcome, took time.Durati
 // event is the audit event of a call.
 func (v *visit) event(ctx context.Context, outcome string, took time.Duration, err error) *audit.Event {
 	x := v.x
-	e := &audit.Event{ID: x.audit.id, Type: Type(x.method), Outcome: outcome, Data: x.audit.data}
+	e := &audit.Event{ID: x.audit.id, Type: memberType(x.method), Outcome: outcome, Data: x.audit.data}
 	v.p.record.Asker(ctx, e, x.client)
 	if x.script != nil {
 		e.Type = audit.StepCompleted
@@ -104,7 +104,7 @@ func (v *visit) asked() string {
 	name := jsonscan.GetString(v.x.params, wire.MethodOf(v.x.method).Member)
 	switch {
 	case v.x.method == wire.ToolsCall:
-		name = jsonscan.Text(v.x.Get(Name))
+		name = jsonscan.Text(v.x.Get(memberName))
 	case v.x.method == wire.ResourcesRead:
 		name = jsonscan.Text(v.x.Get(uri))
 	}
@@ -120,7 +120,7 @@ func (p *Proxy) auditAdmit(ctx context.Context, r request, o observe.Outcome, to
 	if l == nil {
 		return nil
 	}
-	e := &audit.Event{Type: Type(r.method), Outcome: outcome(o, failed)}
+	e := &audit.Event{Type: memberType(r.method), Outcome: outcome(o, failed)}
 	if !l.Wants(e.Type) {
 		return nil
 	}

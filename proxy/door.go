@@ -239,6 +239,6 @@ func (p *Proxy) callSpan(ctx context.Context, x *exchange) (context.Context, obs
 	case !p.spans.Made():
 		return p.spans.Begin(ctx, "")
 	}
-	name := display.ClipText(jsonscan.Text(x.Get(Name)), maxLine)
+	name := display.ClipText(jsonscan.Text(x.Get(memberName)), maxLine)
 	return p.spans.Begin(ctx, "call_tool "+name, attribute.String("vmcp.tool", name), attribute.String("vmcp.key", x.script.Options.Key))
 }

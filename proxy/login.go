@@ -27,8 +27,8 @@ import (
 
 // takeLogin removes the answer to the question for a login from the params, which become those of the original request.
 // It returns nil if the request has no such answer.
-func (x *exchange) takeLogin() (*Answer, error) {
-	state := x.Get(State)
+func (x *exchange) takeLogin() (*loginAnswer, error) {
+	state := x.Get(memberState)
 	if !asks(state) || !x.client.Modern() || x.script != nil {
 		return nil, nil
 	}
@@ -37,12 +37,12 @@ func (x *exchange) takeLogin() (*Answer, error) {
 		return nil, runs.ErrState
 	}
 	x.params = jsonscan.Delete(x.params, func(key string) bool { return key == "requestState" || key == "inputResponses" })
-	x.Set(State, nil)
+	x.Set(memberState, nil)
 	x.Set(responses, nil)
 	for name, was := range map[string]struct {
 		at    member
 		value json.RawMessage
-	}{"requestState": {State, a.State}, "inputResponses": {responses, a.Responses}} {
+	}{"requestState": {memberState, a.State}, "inputResponses": {responses, a.Responses}} {
 		if was.value != nil {
 			x.params = jsonscan.Set(x.params, name, was.value)
 			x.Set(was.at, was.value)
@@ -53,7 +53,7 @@ func (x *exchange) takeLogin() (*Answer, error) {
 
 // loggedIn makes a call as bridge does; again after a login of the client's principal, if it needs one; and again after
 // a login with more scopes. answered is the client's answer to the question of its previous request; nil for none.
-func (p *Proxy) loggedIn(ctx context.Context, x *exchange, e *catalog.Entry, req *backends.Request, answered *Answer) (*backends.Response, error) {
+func (p *Proxy) loggedIn(ctx context.Context, x *exchange, e *catalog.Entry, req *backends.Request, answered *loginAnswer) (*backends.Response, error) {
 	base := outwardOf(ctx).Base
 	var asked *credentials.PendingLogin // the last login that the client was asked for
 	if answered != nil {
@@ -115,7 +115,7 @@ func (x *exchange) askNow(ctx context.Context, l *credentials.PendingLogin) erro
 
 // askLater is the input_required result that asks a stateless client for a login.
 func (x *exchange) askLater(l *credentials.PendingLogin) (*backends.Response, error) {
-	state, err := requestState(l, x.Get(State), x.Get(responses))
+	state, err := requestState(l, x.Get(memberState), x.Get(responses))
 	if err != nil {
 		return nil, err
 	}

@@ -29,8 +29,8 @@ const (
 	atMost = 45 * time.Second
 )
 
-// An Answer is the answer of a stateless client to the question for a login.
-type Answer struct {
+// An loginAnswer is the answer of a stateless client to the question for a login.
+type loginAnswer struct {
 	ID        string          `json:"id"`
 	State     json.RawMessage `json:"state,omitempty"`     // requestState of the original request
 	Responses json.RawMessage `json:"responses,omitempty"` // inputResponses of the original request
@@ -44,8 +44,8 @@ func asks(state json.RawMessage) bool {
 }
 
 // read reads the answer in a request with such a state; nil if the state is not valid.
-func read(state, responses json.RawMessage) *Answer {
-	a := &Answer{}
+func read(state, responses json.RawMessage) *loginAnswer {
+	a := &loginAnswer{}
 	text, err := base64.RawURLEncoding.DecodeString(strings.TrimPrefix(jsonscan.Text(state), prefix))
 	if err != nil || json.Unmarshal(text, a) != nil {
 		return nil
@@ -57,7 +57,7 @@ func read(state, responses json.RawMessage) *Answer {
 // requestState is the requestState of a result that asks for l, in response to a request that itself had a state and
 // responses.
 func requestState(l *credentials.PendingLogin, state, responses json.RawMessage) (string, error) {
-	text, err := json.Marshal(Answer{ID: l.ID(), State: state, Responses: responses})
+	text, err := json.Marshal(loginAnswer{ID: l.ID(), State: state, Responses: responses})
 	if err != nil {
 		return "", err
 	}
@@ -79,7 +79,7 @@ var errDeclined = errors.New("the login that the call needs was declined")
 
 // Await waits for the login that the client was asked for by its last request; l is nil for one that ended long ago.
 // again: the client has to be asked again.
-func (a *Answer) Await(ctx context.Context, l *credentials.PendingLogin) (again bool, err error) {
+func (a *loginAnswer) Await(ctx context.Context, l *credentials.PendingLogin) (again bool, err error) {
 	if l == nil {
 		return false, nil // the call itself shows whether a login is needed
 	}

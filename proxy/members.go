@@ -24,12 +24,12 @@ type member int
 
 const (
 	meta member = iota // including reserved keys
-	Name
+	memberName
 	uri
 	arguments
-	State     // requestState
-	responses // inputResponses
-	kept      // members above are kept, members below only checked
+	memberState // requestState
+	responses   // inputResponses
+	kept        // members above are kept, members below only checked
 )
 
 // paramNames are the names in params, in the order of Member first.

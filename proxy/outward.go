@@ -15,19 +15,19 @@ import (
 // outwardKey is the context key of a *Request.
 type outwardKey struct{}
 
-// Request is what may be passed on of a request.
-type Request struct {
+// outwardRequest is what may be passed on of a request.
+type outwardRequest struct {
 	User   *credentials.User // nil: anonymous
 	Header http.Header       // headers to pass on
 	Base   string            // URL without path at which the user's browser reaches the endpoint; "" on stdio
 }
 
 // outwardOf returns the Request of ctx; the zero value if there is none.
-func outwardOf(ctx context.Context) Request {
-	if r, ok := ctx.Value(outwardKey{}).(*Request); ok {
+func outwardOf(ctx context.Context) outwardRequest {
+	if r, ok := ctx.Value(outwardKey{}).(*outwardRequest); ok {
 		return *r
 	}
-	return Request{}
+	return outwardRequest{}
 }
 
 // outwardRules are the settings of a configuration about that.
@@ -65,7 +65,7 @@ func (o *outwardRules) Context(r *http.Request, who *auth.Principal) context.Con
 	if user == nil && header == nil {
 		return ctx
 	}
-	return context.WithValue(ctx, outwardKey{}, &Request{user, header, o.baseOf(r)})
+	return context.WithValue(ctx, outwardKey{}, &outwardRequest{user, header, o.baseOf(r)})
 }
 
 // header returns the headers of r to pass on.

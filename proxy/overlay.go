@@ -40,8 +40,8 @@ type set struct {
 	order [][sha256.Size]byte // oldest first
 }
 
-// Ask asks backends for their offers to one session; nil if each offers what it offers to all.
-func Ask(ctx context.Context, all []*backends.Backend, session string) *overlay {
+// askOverlay asks backends for their offers to one session; nil if each offers what it offers to all.
+func askOverlay(ctx context.Context, all []*backends.Backend, session string) *overlay {
 	offers := make([]*backends.Offer, len(all))
 	var asking sync.WaitGroup
 	for i, be := range all {

@@ -84,7 +84,7 @@ func (p *Proxy) catalogOfSession(s *edge.Session) *catalog.Catalog {
 // currentCatalog is the catalog of a client, after asking the backends with which it has private sessions.
 func (p *Proxy) currentCatalog(ctx context.Context, c *edge.Client) *catalog.Catalog {
 	if s := c.Session; s != nil {
-		peerOf(s).overlay.Store(Ask(ctx, p.backends.All(), s.ID))
+		peerOf(s).overlay.Store(askOverlay(ctx, p.backends.All(), s.ID))
 	}
 	return p.catalogOf(c)
 }

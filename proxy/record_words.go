@@ -18,8 +18,8 @@ var types = map[string]string{
 	wire.Initialized: audit.Notification, wire.Cancelled: audit.Notification, wire.Progress: audit.Notification, wire.RootsChanged: audit.Notification,
 }
 
-// Type is the event type for a method.
-func Type(method string) string {
+// memberType is the event type for a method.
+func memberType(method string) string {
 	if t := types[method]; t != "" {
 		return t
 	}

@@ -71,7 +71,7 @@ func (p *Proxy) bridge(ctx context.Context, x *exchange, e *catalog.Entry, req *
 		return p.servePending(ctx, x, func(ctx context.Context) (*backends.Response, error) {
 			return e.Backend.Call(ctx, req)
 		})
-	case x.client.Modern() && !modernBackend && x.Get(State) != nil:
+	case x.client.Modern() && !modernBackend && x.Get(memberState) != nil:
 		return nil, runs.ErrState
 	}
 	return e.Backend.Call(ctx, req)
@@ -80,7 +80,7 @@ func (p *Proxy) bridge(ctx context.Context, x *exchange, e *catalog.Entry, req *
 // servePending serves a request of a stateless client by a call that can be suspended: a new one, or the one that its
 // requestState names.
 func (p *Proxy) servePending(ctx context.Context, x *exchange, call func(context.Context) (*backends.Response, error)) (*backends.Response, error) {
-	state := x.Get(State)
+	state := x.Get(memberState)
 	if state == nil {
 		l := x.pendingCall(ctx)
 		l.Start(ctx, call)
@@ -120,12 +120,12 @@ func (x *exchange) binding() []byte {
 	if x.client.Profile != "" {
 		method += " " + x.client.Profile
 	}
-	return runs.Binding(x.client.Principal, method, jsonscan.Compact(x.Get(Name)), jsonscan.Compact(x.Get(uri)), jsonscan.Compact(x.Get(arguments)))
+	return runs.Binding(x.client.Principal, method, jsonscan.Compact(x.Get(memberName)), jsonscan.Compact(x.Get(uri)), jsonscan.Compact(x.Get(arguments)))
 }
 
 // returns reports whether a request has the requestState of a suspended call or run.
 func (x *exchange) returns() bool {
-	state := x.Get(State)
+	state := x.Get(memberState)
 	return state != nil && x.p.suspended.Has(state, x.binding())
 }
 

@@ -139,7 +139,7 @@ func (p *Proxy) list(ctx context.Context, x *exchange) (*backends.Response, erro
 
 // toolOf finds the tool that a client calls.
 func (p *Proxy) toolOf(ctx context.Context, x *exchange) (*catalog.Entry, error) {
-	name := x.Get(Name)
+	name := x.Get(memberName)
 	if len(name) == 0 || name[0] != '"' {
 		return nil, wire.Errorf(wire.InvalidParams, "params.name: want the name of a tool")
 	}
@@ -173,7 +173,7 @@ func (x *exchange) refuseTask(e *catalog.Entry) error {
 }
 
 func (p *Proxy) promptOf(ctx context.Context, x *exchange) (*catalog.Entry, error) {
-	return p.clientPrompt(ctx, x, jsonscan.Text(x.Get(Name)))
+	return p.clientPrompt(ctx, x, jsonscan.Text(x.Get(memberName)))
 }
 
 func (p *Proxy) resourceOf(ctx context.Context, x *exchange) (*catalog.Entry, error) {

@@ -60,7 +60,7 @@ func (x *exchange) Call(ctx context.Context, c *runs.HostCall, params json.RawMe
 // callOfScript is the callable for calls of scripts.
 var callOfScript = callable{
 	find: func(_ *Proxy, ctx context.Context, x *exchange) (*catalog.Entry, error) {
-		return x.script.Find(ctx, x.view, jsonscan.Text(x.Get(Name)))
+		return x.script.Find(ctx, x.view, jsonscan.Text(x.Get(memberName)))
 	},
 	run: (*Proxy).calledByScript,
 }

@@ -65,7 +65,7 @@ func (p *Proxy) callScript(ctx context.Context, x *exchange, e *catalog.Entry) (
 		ctx = status.Start(ctx)
 		x.traceAll = x.traceAll || x.who != nil // an admin
 	}
-	if state := x.Get(State); state != nil {
+	if state := x.Get(memberState); state != nil {
 		return c.again(ctx, state)
 	}
 	key := ""

@@ -145,7 +145,7 @@ func (p *Proxy) holder(asked edge.Request) string {
 	if _, err := x.takeLogin(); err != nil {
 		return ""
 	}
-	return p.suspended.Holder(x.Get(State), x.binding())
+	return p.suspended.Holder(x.Get(memberState), x.binding())
 }
 
 // Left releases a session that continues at another replica.

@@ -399,7 +399,7 @@ func (r *Run) farPerform(ctx context.Context, b *branch, e Effect, key string) (
 	if e.Lasts > 0 {
 		lasts = within(ctx)
 	}
-	answer := &Message{Kind: Perform, Numbers: []int64{lasts, r.clock.Now().UnixNano()}}
+	answer := &Message{Kind: messagePerform, Numbers: []int64{lasts, r.clock.Now().UnixNano()}}
 	for {
 		if err := b.sendFar(answer); err != nil {
 			return nil, err
@@ -417,7 +417,7 @@ func (r *Run) farPerform(ctx context.Context, b *branch, e Effect, key string) (
 			if answer, err = r.ask(ctx, b, m, 0, &e, key); err != nil {
 				return nil, r.session.Refuse(err)
 			}
-		case m.Kind == Apart && !apart && e.Kind == "call":
+		case m.Kind == messageApart && !apart && e.Kind == "call":
 			apart = true
 			answer = r.farApart(ctx, m)
 		default:

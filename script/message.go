@@ -48,7 +48,7 @@ const (
 	Done
 	reply
 	granted
-	Perform
+	messagePerform
 	cancel
 
 	Grant
@@ -58,7 +58,7 @@ const (
 	Host
 	Parallel
 	Do
-	Apart
+	messageApart
 	Performed
 	Ended
 )

@@ -262,7 +262,7 @@ func (r *Run) nearDo(b *branch, e Effect, perform func(context.Context) (json.Ra
 	var res json.RawMessage
 	var failed error
 	answer := near.call(m)
-	for answer.Kind == Perform {
+	for answer.Kind == messagePerform {
 		near.answer = nil
 		near.now = time.Unix(0, answer.Number(1))
 		res, failed = b.performNear(time.Duration(answer.Number(0)), perform)
@@ -346,7 +346,7 @@ func (r *Run) nearChargeLog(n int) error {
 
 // nearAlone is CallAlone in a worker.
 func (b *branch) nearAlone(fn string, arg json.RawMessage) (json.RawMessage, error) {
-	m := b.near.call(&Message{Kind: Apart, Branch: b.near.id, Parts: [][]byte{[]byte(fn), arg}})
+	m := b.near.call(&Message{Kind: messageApart, Branch: b.near.id, Parts: [][]byte{[]byte(fn), arg}})
 	err := b.near.received(m.Part(0))
 	return m.Part(1), err
 }

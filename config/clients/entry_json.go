@@ -24,7 +24,7 @@ func parseJSON(file string, data []byte) (entryText, error) {
 		return t, nil // an empty file is an empty object
 	}
 	var err error
-	t.root, err = ParseJSON(file, data)
+	t.root, err = parseJSONText(file, data)
 	return t, err
 }
 
@@ -111,7 +111,7 @@ func (t *jsonText) put(e Entry) ([]byte, error) {
 		nl := newline(t.data)
 		again := &jsonText{file: t.file, data: append([]byte("{}"+nl), bytes.TrimSpace(t.data)...)}
 		var err error
-		if again.root, err = ParseJSON(t.file, again.data); err != nil {
+		if again.root, err = parseJSONText(t.file, again.data); err != nil {
 			return nil, err
 		}
 		return again.put(e)

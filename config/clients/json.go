@@ -10,9 +10,9 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/diag"
 )
 
-// ParseJSON parses JSON with comments and trailing commas, without a byte order mark. The error is
+// parseJSONText parses JSON with comments and trailing commas, without a byte order mark. The error is
 // diag.Problems with a position in the file of that name.
-func ParseJSON(filename string, data []byte) (*hujson.Value, error) {
+func parseJSONText(filename string, data []byte) (*hujson.Value, error) {
 	d := &document{name: diag.File(filename)}
 	if at := deep(data); at >= 0 {
 		line, column := position(data, at)
@@ -32,7 +32,7 @@ func ParseJSON(filename string, data []byte) (*hujson.Value, error) {
 
 // json parses JSON with comments and trailing commas.
 func (d *document) json(data []byte) (*node, error) {
-	v, err := ParseJSON(string(d.name), data)
+	v, err := parseJSONText(string(d.name), data)
 	if err != nil {
 		return nil, err
 	}

@@ -3,8 +3,8 @@ package format
 
 import "fmt"
 
-// Longest bounds the text of a format, in bytes.
-const Longest = 64 << 20
+// longestText bounds the text of a format, in bytes.
+const longestText = 64 << 20
 
 // Check refuses a format that could produce a huge text from small values: by widths, or
 // by repeating a value.
@@ -29,8 +29,8 @@ func Check(format string, args []any) error {
 		}
 		longest = max(longest, width)
 	}
-	if verbs*(2*longest+10*all) > Longest {
-		return fmt.Errorf("the format %.40q could make a text of more than %dMB", format, Longest>>20)
+	if verbs*(2*longest+10*all) > longestText {
+		return fmt.Errorf("the format %.40q could make a text of more than %dMB", format, longestText>>20)
 	}
 	return nil
 }

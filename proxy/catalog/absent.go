@@ -45,11 +45,11 @@ func (v *View) Starting() bool {
 // cut removes the backend's prefix from an exposed name; ok is false if this backend cannot have the name. whole is
 // false if rest may be truncated: names that are too long end in a hash.
 func (a *absent) cut(name string) (rest string, whole, ok bool) {
-	if len(name) < Max {
+	if len(name) < mostName {
 		rest, ok = strings.CutPrefix(name, a.prefix)
 		return rest, true, ok && rest != ""
 	}
-	room := Max - len(tail(""))
+	room := mostName - len(tail(""))
 	return "", false, strings.HasPrefix(name, a.prefix[:min(len(a.prefix), room)])
 }
 

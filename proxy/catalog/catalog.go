@@ -488,7 +488,7 @@ func (b *builder) finish(page pageStyle, offers map[string]*backends.Offer) {
 }
 
 // list makes a list of entries in the forms for both eras of clients.
-func (b *builder) list(member string, kind Kind, entries []*Entry, style pageStyle) *list {
+func (b *builder) list(member string, kind definitionKind, entries []*Entry, style pageStyle) *list {
 	for _, e := range entries {
 		b.reportHiddenIn(e)
 		var notes []string

@@ -23,8 +23,8 @@ import (
 // Each change is noted, and becomes a problem of the catalog. A definition without a required
 // part cannot be repaired: Usable returns an error, and it is not listed.
 
-// A Kind is the rules for the definitions of one list.
-type Kind struct {
+// A definitionKind is the rules for the definitions of one list.
+type definitionKind struct {
 	key            string // the member that names an entry
 	named          bool   // it needs a name beside its key
 	schema         string // the member that holds the schema of its arguments
@@ -32,14 +32,14 @@ type Kind struct {
 }
 
 var (
-	definitionTool     = Kind{key: "name", schema: "inputSchema", legacy: legacyTool, modern: modernTool}
-	definitionPrompt   = Kind{key: "name", legacy: promptRule, modern: promptRule}
-	definitionResource = Kind{key: "uri", named: true, legacy: resourceRule, modern: resourceRule}
-	definitionTemplate = Kind{key: "uriTemplate", named: true, legacy: templateRule, modern: templateRule}
+	definitionTool     = definitionKind{key: "name", schema: "inputSchema", legacy: legacyTool, modern: modernTool}
+	definitionPrompt   = definitionKind{key: "name", legacy: promptRule, modern: promptRule}
+	definitionResource = definitionKind{key: "uri", named: true, legacy: resourceRule, modern: resourceRule}
+	definitionTemplate = definitionKind{key: "uriTemplate", named: true, legacy: templateRule, modern: templateRule}
 )
 
 // Usable returns why a definition cannot be listed, even after a repair.
-func (k Kind) Usable(name string, def json.RawMessage) error {
+func (k definitionKind) Usable(name string, def json.RawMessage) error {
 	if len(def) == 0 || def[0] != '{' {
 		return fmt.Errorf("want an object, have %s", jsonscan.Kind(def))
 	}
@@ -61,7 +61,7 @@ func (k Kind) Usable(name string, def json.RawMessage) error {
 
 // Repair returns the forms of a definition for clients of either era: def itself where no
 // change is needed. notes describes the changes.
-func (k Kind) Repair(name string, def json.RawMessage) (legacy, modern json.RawMessage, notes []string) {
+func (k definitionKind) Repair(name string, def json.RawMessage) (legacy, modern json.RawMessage, notes []string) {
 	var all, late, early repair
 	def = k.legible(&all, name, def)
 	modern = k.modern(&late, "", def)
@@ -79,7 +79,7 @@ func (k Kind) Repair(name string, def json.RawMessage) (legacy, modern json.RawM
 }
 
 // legible repairs what clients of no revision accept.
-func (k Kind) legible(r *repair, name string, def json.RawMessage) json.RawMessage {
+func (k definitionKind) legible(r *repair, name string, def json.RawMessage) json.RawMessage {
 	if !utf8.Valid(def) {
 		r.note("definition", "not valid UTF-8; invalid bytes replaced by U+FFFD")
 		def = bytes.ToValidUTF8(def, []byte("\uFFFD"))

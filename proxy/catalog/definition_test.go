@@ -40,7 +40,7 @@ func samples(t *testing.T) []sample {
 	return all
 }
 
-var kinds = map[string]Kind{"tools": definitionTool, "prompts": definitionPrompt, "resources": definitionResource, "resourceTemplates": definitionTemplate}
+var kinds = map[string]definitionKind{"tools": definitionTool, "prompts": definitionPrompt, "resources": definitionResource, "resourceTemplates": definitionTemplate}
 
 // judge sets the repaired forms of the definition of s.
 func (s sample) judge() sample {

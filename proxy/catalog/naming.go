@@ -8,15 +8,15 @@ import (
 
 // This part of the package converts any text to a name that every client accepts.
 
-// Max is the length of the longest name that every client accepts. Some clients refuse a whole list for one longer
+// mostName is the length of the longest name that every client accepts. Some clients refuse a whole list for one longer
 // name.
-const Max = 64
+const mostName = 64
 
 // exposed converts a text to a name of 1 to 64 characters of [a-zA-Z0-9_-]. A text that is one already is returned
 // unchanged. The result depends on the text alone.
 func exposed(text string) string {
 	name := clean(text)
-	if len(name) <= Max && name != "" {
+	if len(name) <= mostName && name != "" {
 		return name
 	}
 	return hashed(text)
@@ -26,7 +26,7 @@ func exposed(text string) string {
 func hashed(text string) string {
 	tail := tail(text)
 	name := clean(text)
-	if room := Max - len(tail); len(name) > room {
+	if room := mostName - len(tail); len(name) > room {
 		name = name[:room]
 	}
 	return name + tail

@@ -19,7 +19,7 @@ import (
 
 func (b *builder) addResources(be *backends.Backend, offer *backends.Offer) {
 	rule := b.resourceRules[be.Name()]
-	kept := func(item backends.Item, kind Kind) bool {
+	kept := func(item backends.Item, kind definitionKind) bool {
 		if rule.ExcludeAll || !keeps(rule.Filter, item.Name) {
 			return false
 		}

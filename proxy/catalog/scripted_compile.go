@@ -236,7 +236,7 @@ func (c *scriptedCompiler) configured(t *config.ScriptedTool, at string) {
 // textOf is the text of a file with one more tool in it.
 func (c *scriptedCompiler) textOf(name string, file script.File, bundle *config.Bundle, tool check.Entry, named diag.Pos) *Text {
 	for _, t := range c.files[file.Name] {
-		if t.Source.Origin == file.Origin && bytes.Equal(t.Source.Source, file.Source) && Same(t.bundle, bundle) {
+		if t.Source.Origin == file.Origin && bytes.Equal(t.Source.Source, file.Source) && sameBundle(t.bundle, bundle) {
 			t.Entry = path.Base(filepath.ToSlash(file.Name))
 			t.Source.Tools, t.named = append(t.Source.Tools, tool), append(t.named, named)
 			return t

@@ -25,8 +25,8 @@ const bundlePrefix = "configmap:"
 // fileOf is the name of a text of a bundle.
 func fileOf(b *config.Bundle, name string) string { return bundlePrefix + b.Name + "/" + name }
 
-// Same reports whether two bundles have the same texts.
-func Same(a, b *config.Bundle) bool {
+// sameBundle reports whether two bundles have the same texts.
+func sameBundle(a, b *config.Bundle) bool {
 	return a == b || a != nil && b != nil && a.Name == b.Name && maps.Equal(a.Texts, b.Texts)
 }
 

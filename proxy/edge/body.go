@@ -15,14 +15,14 @@ import (
 // one account for the whole process until the body is released; for a suspended call that is when the call ends.
 
 const (
-	// Default is the size limit of a request body, in bytes, without a configured one.
-	Default = 4 << 20
+	// defaultMaxBody is the size limit of a request body, in bytes, without a configured one.
+	defaultMaxBody = 4 << 20
 	// keptSize is the largest buffer that is reused.
 	keptSize = 64 << 10
 	// most bounds the bodies of more than keptSize together, in bytes.
 	most = 256 << 20
-	// Time is how long no byte of a body may arrive, and how long it may take in addition to the time that rate allows.
-	Time = 30 * time.Second
+	// bodyTime is how long no byte of a body may arrive, and how long it may take in addition to the time that rate allows.
+	bodyTime = 30 * time.Second
 	// bodyRate is the lowest average rate of a body, in bytes per second.
 	bodyRate = 1 << 10
 )
@@ -98,7 +98,7 @@ func (b *Buffer) Read(w http.ResponseWriter, r *http.Request, most int64, a *Acc
 	b.account = a
 	rc := http.NewResponseController(w)
 	began := time.Now()
-	last := began.Add(Time)
+	last := began.Add(bodyTime)
 	defer rc.SetReadDeadline(time.Time{})
 	for {
 		if len(b.B) == cap(b.B) {
@@ -124,7 +124,7 @@ func (b *Buffer) Read(w http.ResponseWriter, r *http.Request, most int64, a *Acc
 
 // deadline is when the next bytes must arrive of a body that began at began and has n bytes so far.
 func deadline(began, now time.Time, n int) time.Time {
-	still, slow := now.Add(Time), began.Add(Time+time.Duration(n)*time.Second/bodyRate)
+	still, slow := now.Add(bodyTime), began.Add(bodyTime+time.Duration(n)*time.Second/bodyRate)
 	if slow.Before(still) {
 		return slow
 	}

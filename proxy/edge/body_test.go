@@ -84,7 +84,7 @@ func TestUnfinishedBodiesEnd(t *testing.T) {
 				if grown := int64(after.HeapAlloc) - int64(before.HeapAlloc); grown > 5<<20 {
 					t.Errorf("%d unfinished bodies hold %d bytes", len(conns), grown)
 				}
-				time.Sleep(Time + time.Second)
+				time.Sleep(bodyTime + time.Second)
 				for _, c := range conns {
 					answer, err := io.ReadAll(c)
 					if err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 408 ") {
@@ -185,7 +185,7 @@ func TestUnfinishedBodiesOverSockets(t *testing.T) {
 	}
 	defer c.Close()
 	io.WriteString(c, postHead+"Content-Length: 4194304\r\n\r\n{")
-	c.SetReadDeadline(time.Now().Add(10 * Time))
+	c.SetReadDeadline(time.Now().Add(10 * bodyTime))
 	if answer, err := io.ReadAll(c); err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 408 ") {
 		t.Errorf("%q, %v, want 408 and the end", answer, err)
 	}

@@ -91,7 +91,7 @@ func refuseBody(w http.ResponseWriter, err error) {
 		status, code = http.StatusRequestEntityTooLarge, wire.InvalidRequest
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		status = http.StatusRequestTimeout
-		err = errors.New("the body did not arrive within " + Time.String())
+		err = errors.New("the body did not arrive within " + bodyTime.String())
 	case errors.Is(err, errBusy):
 		refuseBusy(w, nil, err)
 		return

@@ -45,7 +45,7 @@ func newAccess(cfg *config.Config, old *access, log *slog.Logger) (*access, erro
 	if err != nil {
 		return nil, err
 	}
-	a := &access{auth: who, incoming: cfg.IncomingAuth, policy: NewOrigins(cfg.Hosts, cfg.Origins), profiles: catalog.NamesOf(cfg), maxBody: cmp.Or(int64(cfg.MaxRequestBody), Default)}
+	a := &access{auth: who, incoming: cfg.IncomingAuth, policy: NewOrigins(cfg.Hosts, cfg.Origins), profiles: catalog.NamesOf(cfg), maxBody: cmp.Or(int64(cfg.MaxRequestBody), defaultMaxBody)}
 	var before catalog.Lives
 	if old != nil {
 		before = old.lives

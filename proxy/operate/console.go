@@ -150,7 +150,7 @@ func (c *Console) serve(w http.ResponseWriter, r *http.Request, s *settings) {
 	case path == "/" && !wantsHTML(r):
 		c.About(w, true)
 	default:
-		c.pages.Serve(w, r, Settings{TryTools: s.tryTools, KeepValues: s.keepValues, LoggedIn: c.gate.LoggedIn(r)})
+		c.pages.Serve(w, r, pageSettings{TryTools: s.tryTools, KeepValues: s.keepValues, LoggedIn: c.gate.LoggedIn(r)})
 	}
 }
 
@@ -256,7 +256,7 @@ func (c *Console) session(w http.ResponseWriter, r *http.Request, rules *edge.Ru
 			login(w, refusal.Status, refusal.Reason, to)
 			return
 		}
-		Fail(w, refusal.Status, refusal.Reason, refusal.Hint)
+		writeError(w, refusal.Status, refusal.Reason, refusal.Hint)
 		return
 	}
 	http.Redirect(w, r, to, http.StatusSeeOther)
@@ -275,7 +275,7 @@ func (c *Console) refuse(w http.ResponseWriter, r *http.Request, refusal *edge.G
 	case refusal.Login:
 		login(w, refusal.Status, "", r.URL.EscapedPath())
 	default:
-		Fail(w, refusal.Status, refusal.Reason, refusal.Hint)
+		writeError(w, refusal.Status, refusal.Reason, refusal.Hint)
 	}
 }
 

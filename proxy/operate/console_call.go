@@ -139,7 +139,7 @@ func (c *Console) result(w http.ResponseWriter, r *http.Request, resp *backends.
 	case err != nil:
 		fail(w, r, http.StatusBadGateway, "the result broke off: "+c.o.HideText(err.Error()), "")
 	case wantsHTML(r):
-		Result(w, text)
+		writeResult(w, text)
 	default:
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = w.Write(text) // the client may have disconnected
@@ -191,7 +191,7 @@ func (c *Console) answer(w http.ResponseWriter, r *http.Request, s *settings, id
 	err := durable.Give(r.Context(), runs, id, durable.Answer{Key: in.Key, Action: in.Action, Content: in.Content})
 	switch {
 	case err == nil && wantsHTML(r):
-		Result(w, json.RawMessage(`{"content":[{"type":"text","text":"The answer is stored; the run goes on."}]}`))
+		writeResult(w, json.RawMessage(`{"content":[{"type":"text","text":"The answer is stored; the run goes on."}]}`))
 	case err == nil:
 		w.WriteHeader(http.StatusNoContent)
 	case errors.Is(err, durable.ErrUnknown):

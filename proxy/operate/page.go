@@ -41,8 +41,8 @@ type pageOptions struct {
 	Hide func(string) string
 }
 
-// Settings are the settings of a request to a page.
-type Settings struct {
+// pageSettings are the settings of a request to a page.
+type pageSettings struct {
 	TryTools   bool // tools can be called from their page, and questions answered
 	KeepValues bool // runs show arguments and results
 	LoggedIn   bool // the browser has a session, and can log out
@@ -79,7 +79,7 @@ type head struct {
 	Down           int // number of backends that are neither ready nor disabled
 	Waiting        int // number of unanswered questions of runs
 	Problems       int
-	Settings       Settings
+	Settings       pageSettings
 	Style, Script  string
 	Now            time.Time
 	Reload         bool // the page is reloaded on changes
@@ -122,10 +122,10 @@ func pageIs(path string) bool {
 func wantsHTML(r *http.Request) bool { return strings.Contains(r.Header.Get("Accept"), "text/html") }
 
 // Serve serves a page.
-func (p *pages) Serve(w http.ResponseWriter, r *http.Request, settings Settings) {
+func (p *pages) Serve(w http.ResponseWriter, r *http.Request, settings pageSettings) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		w.Header().Set("Allow", "GET, HEAD")
-		Fail(w, http.StatusMethodNotAllowed, "A page is only read", "The API below /api/v1 calls tools.")
+		writeError(w, http.StatusMethodNotAllowed, "A page is only read", "The API below /api/v1 calls tools.")
 		return
 	}
 	v := visitor{p: p, r: r, settings: settings, seen: &seenRuns{}}
@@ -159,7 +159,7 @@ func (p *pages) Serve(w http.ResponseWriter, r *http.Request, settings Settings)
 type visitor struct {
 	p        *pages
 	r        *http.Request
-	settings Settings
+	settings pageSettings
 	seen     *seenRuns
 }
 
@@ -314,7 +314,7 @@ func (v visitor) run(w http.ResponseWriter, id string) {
 	r, ok, err := v.p.o.Run(v.r.Context(), id)
 	switch {
 	case err != nil:
-		Fail(w, http.StatusServiceUnavailable, "The store of runs does not answer", v.p.o.Hide(err.Error()))
+		writeError(w, http.StatusServiceUnavailable, "The store of runs does not answer", v.p.o.Hide(err.Error()))
 		return
 	case !ok:
 		v.missing(w, "run", id, "/runs")
@@ -369,8 +369,8 @@ type failure struct {
 
 func bare(title string) head { return head{Title: title, Style: stylePath, Script: scriptPath} }
 
-// Fail answers with a page about an error.
-func Fail(w http.ResponseWriter, code int, text, hint string) {
+// writeError answers with a page about an error.
+func writeError(w http.ResponseWriter, code int, text, hint string) {
 	render(w, code, "failure", failure{head: bare(http.StatusText(code)), Code: code, Text: text, Hint: hint, Back: ""})
 }
 
@@ -405,9 +405,9 @@ func render(w http.ResponseWriter, code int, name string, data any) {
 	_, _ = w.Write(out.Bytes()) // the client may have disconnected
 }
 
-// Result answers with the fragment for the result of a call: a CallToolResult, or the questions of an input_required
+// writeResult answers with the fragment for the result of a call: a CallToolResult, or the questions of an input_required
 // one.
-func Result(w http.ResponseWriter, result json.RawMessage) {
+func writeResult(w http.ResponseWriter, result json.RawMessage) {
 	render(w, http.StatusOK, "result", resultOf(result))
 }
 

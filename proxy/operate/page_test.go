@@ -60,7 +60,7 @@ func hostilePages(tools int) *pages {
 // get returns a page.
 func get(p *pages, path string) (int, string) {
 	w := httptest.NewRecorder()
-	p.Serve(w, httptest.NewRequest("GET", path, nil), Settings{TryTools: true, KeepValues: true, LoggedIn: true})
+	p.Serve(w, httptest.NewRequest("GET", path, nil), pageSettings{TryTools: true, KeepValues: true, LoggedIn: true})
 	return w.Code, w.Body.String()
 }
 
@@ -78,12 +78,12 @@ func TestForeignTextIsText(t *testing.T) {
 		"question": `{"resultType":"input_required","requestState":%s,"inputRequests":{%[1]s:{"method":"elicitation/create","params":{"message":%[1]s,"url":%[1]s,"requestedSchema":{"properties":{%[1]s:{"type":"string"}}}}}}}`} {
 		quoted, _ := json.Marshal(hostile)
 		w := httptest.NewRecorder()
-		Result(w, json.RawMessage(fmt.Sprintf(text, quoted)))
+		writeResult(w, json.RawMessage(fmt.Sprintf(text, quoted)))
 		bodies["result: "+name] = w.Body.String()
 	}
 	w := httptest.NewRecorder()
 	login(w, 401, hostile, hostile)
-	Fail(w, 403, hostile, hostile)
+	writeError(w, 403, hostile, hostile)
 	wrong(w, 403, hostile, hostile)
 	bodies["login and failures"] = w.Body.String()
 	for name, body := range bodies {
@@ -112,7 +112,7 @@ func TestPagesAreStrict(t *testing.T) {
 	p := hostilePages(1)
 	for _, path := range paths {
 		w := httptest.NewRecorder()
-		p.Serve(w, httptest.NewRequest("GET", path, nil), Settings{TryTools: true})
+		p.Serve(w, httptest.NewRequest("GET", path, nil), pageSettings{TryTools: true})
 		h := w.Header()
 		if w.Code != 200 || h.Get("Content-Security-Policy") != Policy || strings.Contains(Policy, "unsafe") || h.Get("X-Content-Type-Options") != "nosniff" ||
 			h.Get("Referrer-Policy") != "no-referrer" || h.Get("Cache-Control") != "no-store" {
@@ -181,12 +181,12 @@ func TestMarks(t *testing.T) {
 // Large texts are truncated: a result of 10 MB, 500 tools with long descriptions, a schema with a thousand properties.
 func TestLargePages(t *testing.T) {
 	w := httptest.NewRecorder()
-	Result(w, json.RawMessage(`{"content":[{"type":"text","text":"`+strings.Repeat("x", 10<<20)+`"}]}`))
+	writeResult(w, json.RawMessage(`{"content":[{"type":"text","text":"`+strings.Repeat("x", 10<<20)+`"}]}`))
 	if n := w.Body.Len(); n > 3*maxShown || !strings.Contains(w.Body.String(), "(10485760 bytes)") {
 		t.Errorf("a result of 10 MB is a page of %d bytes", n)
 	}
 	w = httptest.NewRecorder()
-	Result(w, json.RawMessage(`{"content":[`+strings.Repeat(`{"type":"text","text":"y"},`, 10_000)+`{"type":"text","text":"z"}]}`))
+	writeResult(w, json.RawMessage(`{"content":[`+strings.Repeat(`{"type":"text","text":"y"},`, 10_000)+`{"type":"text","text":"z"}]}`))
 	if n := strings.Count(w.Body.String(), "<pre"); n > maxContents+1 || !strings.Contains(w.Body.String(), "9951 parts more") {
 		t.Errorf("%d parts are shown", n)
 	}

@@ -171,8 +171,8 @@ func (h *Runs) Drop(ctx context.Context) {
 	h.o.Changed()
 }
 
-// At records that the run of ctx has begun a step.
-func At(ctx context.Context, key, kind, name string) {
+// atEffect records that the run of ctx has begun a step.
+func atEffect(ctx context.Context, key, kind, name string) {
 	if r := of(ctx); r != nil {
 		r.at(key, kind, name)
 	}

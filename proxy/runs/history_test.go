@@ -140,7 +140,7 @@ func TestARunUnderWay(t *testing.T) {
 	h := NewHistory(HistoryOptions{})
 	ctx := h.Begin(t.Context(), HistoryRun{ID: "r", Tool: "deploy"})
 	steps(ctx)(event("0"))
-	At(ctx, "1", "call", "ci_test")
+	atEffect(ctx, "1", "call", "ci_test")
 	list, _ := h.List(t.Context())
 	if len(list) != 1 || list[0].State != "running" || list[0].Step == nil || list[0].Step.Name != "ci_test" || !list[0].Step.Running || !list[0].EndedAt.IsZero() || list[0].StepCount != 1 {
 		t.Errorf("List = %+v", list)

@@ -51,7 +51,7 @@ func (c *HostCall) params(name string, args json.RawMessage) json.RawMessage {
 // CallTool calls a tool of the catalog, by exposed name or as backend.tool. Errors are returned without the secrets of
 // the configuration.
 func (h *Host) CallTool(ctx context.Context, name string, args json.RawMessage, o builtins.CallOptions) (json.RawMessage, error) {
-	At(ctx, o.Key, "call", name)
+	atEffect(ctx, o.Key, "call", name)
 	result, err := h.call(ctx, name, args, o)
 	if whole := status.Whole(ctx); whole != nil && err == nil {
 		whole.Answered(o.Key, result)

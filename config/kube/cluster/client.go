@@ -32,12 +32,12 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// FieldManager owns the status of servers, and of tools and entries that no server uses.
-const FieldManager = "vmcp"
+// fieldManager owns the status of servers, and of tools and entries that no server uses.
+const fieldManager = "vmcp"
 
 // managerOf is the field manager of the status of tools and entries in a server, whichever process writes it. A manager
 // per server lets processes write side by side, and take over from each other.
-func managerOf(server string) string { return FieldManager + "-" + label(server, longestLabel) }
+func managerOf(server string) string { return fieldManager + "-" + label(server, longestLabel) }
 
 // podNamespace is the file with the namespace of the pod that this process runs in.
 const podNamespace = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"

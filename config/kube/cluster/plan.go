@@ -25,7 +25,7 @@ func (w *writer) plan(r resolve.Report, now object.Status) []fieldsOf {
 	if same(now, want) || !w.writes(r.Object.Name) {
 		return nil
 	}
-	return []fieldsOf{{FieldManager, want}}
+	return []fieldsOf{{fieldManager, want}}
 }
 
 // planShared is plan for a tool or an entry. Each element of servers is written together with the conditions of the object.
@@ -54,7 +54,7 @@ func (w *writer) planShared(r resolve.Report, now object.Status) (all []fieldsOf
 	case len(own) > 0:
 		all = append(all, fieldsOf{managerOf(own[0].Name), with(own[0])})
 	case len(others) == 0 && !elsewhere:
-		all = append(all, fieldsOf{FieldManager, want})
+		all = append(all, fieldsOf{fieldManager, want})
 	}
 	return all
 }

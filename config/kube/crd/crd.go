@@ -53,7 +53,7 @@ var resources = []resource{
 		[]column{condition("Ready", object.Ready), {"URL", ".spec.remoteUrl", "string", false}, age, {"Group", ".spec.groupRef.name", "string", true}, reason}},
 	{object.Scripted, reflect.TypeFor[object.ScriptedSpec](), "VirtualMCPScriptedToolDefinition is a workflow in Starlark that clients see as a tool of every VirtualMCPServer that refers to it.",
 		[]column{condition("Ready", object.Ready), condition("Scripts", object.ScriptsValid), {"Tool", ".spec.name", "string", false}, age, reason}},
-	{object.Composite, reflect.TypeFor[Workflow](), "VirtualMCPCompositeToolDefinition is a workflow in ToolHive's format that clients see as a tool of every VirtualMCPServer that refers to it.",
+	{object.Composite, reflect.TypeFor[workflow](), "VirtualMCPCompositeToolDefinition is a workflow in ToolHive's format that clients see as a tool of every VirtualMCPServer that refers to it.",
 		[]column{condition("Ready", object.Ready), condition("Scripts", object.ScriptsValid), {"Tool", ".spec.name", "string", false}, age, reason}},
 }
 

@@ -107,11 +107,11 @@ var fields = map[field]rules{
 	{reflect.TypeFor[config.HeaderInjection](), "headerName"}:  {with: tree{"pattern": headerName}},
 	{reflect.TypeFor[object.HeaderFromSecret](), "headerName"}: {with: tree{"pattern": headerName}},
 	{reflect.TypeFor[object.InlineAuthz](), "policies"}:        {with: tree{"minItems": 1}},
-	{reflect.TypeFor[Workflow](), "name"}:                      {with: tree{"pattern": toolName}},
-	{reflect.TypeFor[Workflow](), "steps"}:                     {with: tree{"minItems": 1}},
-	{reflect.TypeFor[OnError](), "retryCount"}:                 {with: tree{"minimum": 0}},
-	{reflect.TypeFor[Step](), "maxParallel"}:                   {with: tree{"minimum": 0}},
-	{reflect.TypeFor[Step](), "maxIterations"}:                 {with: tree{"minimum": 0}},
+	{reflect.TypeFor[workflow](), "name"}:                      {with: tree{"pattern": toolName}},
+	{reflect.TypeFor[workflow](), "steps"}:                     {with: tree{"minItems": 1}},
+	{reflect.TypeFor[onError](), "retryCount"}:                 {with: tree{"minimum": 0}},
+	{reflect.TypeFor[step](), "maxParallel"}:                   {with: tree{"minimum": 0}},
+	{reflect.TypeFor[step](), "maxIterations"}:                 {with: tree{"minimum": 0}},
 	// A writer says 0 explicitly where others have written another generation.
 	{reflect.TypeFor[object.Status](), "appliedGeneration"}: {with: tree{"minimum": 0}},
 	{reflect.TypeFor[object.EntrySpec](), "remoteUrl"}: {cel: []rule{

@@ -92,7 +92,7 @@ func (g generator) of(t reflect.Type) tree {
 	case reflect.TypeFor[anything]():
 		return tree{"x-kubernetes-preserve-unknown-fields": true}
 	case reflect.TypeFor[config.CompositeTool]():
-		return g.structure(reflect.TypeFor[Workflow]())
+		return g.structure(reflect.TypeFor[workflow]())
 	case reflect.TypeFor[limits.Duration]():
 		return tree{"type": "string", "maxLength": 64, "pattern": `^([0-9]+d)?([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+$|^[0-9]+d$`, "x-kubernetes-validations": []any{positive("must be a positive duration")}}
 	case reflect.TypeFor[limits.Bytes]():

@@ -5,9 +5,9 @@ import "github.com/vmcp-dev/vmcp/config"
 // anything is JSON of any type.
 type anything struct{}
 
-// Workflow is the schema of a VirtualMCPCompositeToolDefinition and of the compositeTools of a server: ToolHive's
+// workflow is the schema of a VirtualMCPCompositeToolDefinition and of the compositeTools of a server: ToolHive's
 // format. Its content is checked when it is compiled.
-type Workflow struct {
+type workflow struct {
 	// Name is what clients call.
 	Name string `json:"name" crd:"yes" max:"64"`
 	// Description is the description of the tool for the model.
@@ -17,15 +17,15 @@ type Workflow struct {
 	// Timeout bounds one run. Default: 30m.
 	Timeout config.Duration `json:"timeout,omitempty" crd:"yes"`
 	// Steps are the steps; each runs when those in its dependsOn are done.
-	Steps []Step `json:"steps" crd:"yes" max:"100"`
+	Steps []step `json:"steps" crd:"yes" max:"100"`
 	// Output is the result. Default: that of the last step.
-	Output *Output `json:"output,omitempty" crd:"yes"`
+	Output *output `json:"output,omitempty" crd:"yes"`
 	// Annotations are hints about the tool.
 	Annotations *config.Annotations `json:"annotations,omitempty" crd:"yes"`
 }
 
-// Step is one step of a Workflow.
-type Step struct {
+// step is one step of a Workflow.
+type step struct {
 	// ID names the step.
 	ID string `json:"id" crd:"yes"`
 	// Type is the kind of step. Default: tool.
@@ -38,8 +38,8 @@ type Step struct {
 	Condition string `json:"condition,omitempty" crd:"yes"`
 	// DependsOn are the steps that must be done before.
 	DependsOn []string `json:"dependsOn,omitempty" crd:"yes" max:"100"`
-	// OnError is what happens when the step fails.
-	OnError *OnError `json:"onError,omitempty" crd:"yes"`
+	// onError is what happens when the step fails.
+	OnError *onError `json:"onError,omitempty" crd:"yes"`
 	// Message is the question of an elicitation, a template.
 	Message string `json:"message,omitempty" crd:"yes"`
 	// Schema is the JSON Schema of the answer to an elicitation.
@@ -47,9 +47,9 @@ type Step struct {
 	// Timeout bounds the step. Default: 5m.
 	Timeout config.Duration `json:"timeout,omitempty" crd:"yes"`
 	// OnDecline is what happens when an elicitation is declined.
-	OnDecline *Handler `json:"onDecline,omitempty" crd:"yes"`
+	OnDecline *handler `json:"onDecline,omitempty" crd:"yes"`
 	// OnCancel is what happens when an elicitation is cancelled.
-	OnCancel *Handler `json:"onCancel,omitempty" crd:"yes"`
+	OnCancel *handler `json:"onCancel,omitempty" crd:"yes"`
 	// DefaultResults are used as the result of a step that was skipped or failed.
 	DefaultResults config.Raw `json:"defaultResults,omitempty" crd:"yes"`
 	// Collection is a template that renders the list of a forEach.
@@ -64,8 +64,8 @@ type Step struct {
 	Step config.Raw `json:"step,omitempty" crd:"yes"`
 }
 
-// OnError is what happens when a step fails.
-type OnError struct {
+// onError is what happens when a step fails.
+type onError struct {
 	// Action is what is done. Default: abort.
 	Action string `json:"action,omitempty" enum:"abort,continue,retry" crd:"yes"`
 	// RetryCount is the maximum number of retries.
@@ -74,22 +74,22 @@ type OnError struct {
 	RetryDelay config.Duration `json:"retryDelay,omitempty" crd:"yes"`
 }
 
-// Handler is what happens when an elicitation is declined or cancelled.
-type Handler struct {
+// handler is what happens when an elicitation is declined or cancelled.
+type handler struct {
 	// Action is what is done. Default: abort.
 	Action string `json:"action,omitempty" enum:"skip_remaining,abort,continue" crd:"yes"`
 }
 
-// Output is the result of a Workflow.
-type Output struct {
+// output is the result of a Workflow.
+type output struct {
 	// Properties are the fields of the result.
-	Properties map[string]Property `json:"properties" crd:"yes" max:"100"`
+	Properties map[string]property `json:"properties" crd:"yes" max:"100"`
 	// Required are the fields that must be present.
 	Required []string `json:"required,omitempty" crd:"yes" max:"100"`
 }
 
-// Property is a field of the result of a Workflow.
-type Property struct {
+// property is a field of the result of a Workflow.
+type property struct {
 	// Type is the type of the field.
 	Type string `json:"type" enum:"string,integer,number,boolean,object,array" crd:"yes"`
 	// Description is the description of the field for the model.

@@ -104,7 +104,7 @@ func checkEntry(d *document.Document, name string, s *EntrySpec) {
 		}
 	}
 	config.CheckBackend(d, "spec.remoteUrl", s.RemoteURL, names)
-	if LinkLocal(s.RemoteURL) {
+	if linkLocal(s.RemoteURL) {
 		d.Report("spec.remoteUrl", "link-local addresses are refused: among them are those that hand out credentials of the machine")
 	}
 	if s.CABundleRef != nil && strings.HasPrefix(s.RemoteURL, "http:") {
@@ -112,9 +112,9 @@ func checkEntry(d *document.Document, name string, s *EntrySpec) {
 	}
 }
 
-// LinkLocal reports whether a URL has a link-local address, 169.254.0.0/16 or fe80::/10 in any notation, or the name of the
+// linkLocal reports whether a URL has a link-local address, 169.254.0.0/16 or fe80::/10 in any notation, or the name of the
 // metadata service.
-func LinkLocal(address string) bool {
+func linkLocal(address string) bool {
 	u, err := url.Parse(address)
 	if err != nil {
 		return false

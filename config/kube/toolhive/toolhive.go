@@ -25,7 +25,7 @@ import (
 // either version.
 const (
 	Version    = "v1beta1"
-	APIVersion = object.ToolHiveGroup + "/" + Version
+	apiVersion = object.ToolHiveGroup + "/" + Version
 )
 
 // Kind is a kind of ToolHive's, as its CustomResourceDefinition names it.

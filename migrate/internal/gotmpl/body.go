@@ -106,8 +106,8 @@ func (g *generator) declare(p *parse.PipeNode, value Expr) Expr {
 			continue
 		}
 		e := Expr{Code: g.Fresh(strings.TrimPrefix(name, "$")), Kind: value.Kind, Maybe: value.Maybe, Value: true}
-		if g.assigned(name) || value.Kind == Nil {
-			e.Kind, e.Maybe = Any, true
+		if g.assigned(name) || value.Kind == nilKind {
+			e.Kind, e.Maybe = anyKind, true
 		}
 		g.body.line("%s = %s", e.Code, value.Code)
 		g.vars = append(g.vars, variable{name, e})

@@ -11,14 +11,14 @@ type Kind int
 
 // The kinds. Int is an integer of Go, as opposed to a number of JSON; Nil is a missing value.
 const (
-	Any Kind = iota
-	Nil
+	anyKind Kind = iota
+	nilKind
 	Text
 	Bool
 	Int
-	Float
+	float
 	Map
-	List
+	list
 )
 
 // Expr is a Starlark expression.
@@ -44,20 +44,20 @@ type Rank int
 
 // The ranks, the lowest precedence first. Atom is the rank of code without an operator.
 const (
-	Atom Rank = iota
-	Or
-	And
-	Not
-	Compare
-	Arithmetic
+	atom Rank = iota
+	or
+	and
+	not
+	compare
+	arithmetic
 )
 
 // Operand returns the code of e as an operand of any operator: in parentheses unless it is a name, a call or a literal.
-func (e Expr) Operand() string { return e.in(Arithmetic) }
+func (e Expr) Operand() string { return e.in(arithmetic) }
 
 // in returns the code of e as an operand of an operator of rank r, in parentheses where they are needed.
 func (e Expr) in(r Rank) string {
-	if e.Rank != Atom && e.Rank <= r {
+	if e.Rank != atom && e.Rank <= r {
 		return "(" + e.Code + ")"
 	}
 	return e.Code
@@ -69,7 +69,7 @@ func String(s string) Expr {
 }
 
 // None is the expression of a missing value.
-var None = Expr{Code: "None", Kind: Nil, Maybe: true}
+var None = Expr{Code: "None", Kind: nilKind, Maybe: true}
 
 // Quote writes s as a Starlark string. Bytes that are not UTF-8 become U+FFFD, as they
 // do in JSON.

@@ -64,7 +64,7 @@ func (c *call) write() Expr {
 	case "and", "or":
 		return c.shortCircuit()
 	case "not":
-		return Expr{Code: "not " + c.args[0].in(Not), Kind: Bool, Rank: Not}
+		return Expr{Code: "not " + c.args[0].in(not), Kind: Bool, Rank: not}
 	case "eq", "ne", "lt", "le", "gt", "ge":
 		return c.compare()
 	}
@@ -73,17 +73,17 @@ func (c *call) write() Expr {
 
 // shortCircuit writes and, or: like the template functions, Starlark's return an operand, and have the same truth values.
 func (c *call) shortCircuit() Expr {
-	rank := map[string]Rank{"or": Or, "and": And}[c.name]
+	rank := map[string]Rank{"or": or, "and": and}[c.name]
 	e := Expr{Kind: c.args[0].Kind, Rank: rank}
 	var codes []string
 	for _, a := range c.args {
 		codes = append(codes, a.in(rank))
 		if a.Kind != e.Kind {
-			e.Kind = Any
+			e.Kind = anyKind
 		}
 		e.Maybe = e.Maybe || a.Maybe
 	}
-	if e.Kind == Any {
+	if e.Kind == anyKind {
 		e.Maybe = true
 	}
 	if last := c.args[len(c.args)-1]; c.name == "or" && last.Kind == Text && e.Kind == Text {
@@ -111,9 +111,9 @@ func (c *call) compare() Expr {
 	}
 	op := operators[c.name]
 	if c.name == "eq" && len(c.args) > 2 {
-		return Expr{Code: c.args[0].in(Compare) + " in (" + codes(c.args[1:]) + ")", Kind: Bool, Rank: Compare}
+		return Expr{Code: c.args[0].in(compare) + " in (" + codes(c.args[1:]) + ")", Kind: Bool, Rank: compare}
 	}
-	return Expr{Code: c.args[0].in(Compare) + " " + op + " " + c.args[1].in(Compare), Kind: Bool, Rank: Compare}
+	return Expr{Code: c.args[0].in(compare) + " " + op + " " + c.args[1].in(compare), Kind: Bool, Rank: compare}
 }
 
 // constant returns the known result of a comparison of a missing value with another one, unless
@@ -123,13 +123,13 @@ func (c *call) constant() (Expr, bool) {
 		return Expr{}, false
 	}
 	a, b := c.args[0], c.args[1]
-	if a.Kind != Nil {
+	if a.Kind != nilKind {
 		a, b = b, a
 	}
-	if a.Kind != Nil || b.Kind == Any || b.Maybe && b.Kind != Nil || strings.Contains(b.Code, "(") {
+	if a.Kind != nilKind || b.Kind == anyKind || b.Maybe && b.Kind != nilKind || strings.Contains(b.Code, "(") {
 		return Expr{}, false
 	}
-	if (b.Kind == Nil) == (c.name == "eq") {
+	if (b.Kind == nilKind) == (c.name == "eq") {
 		return Expr{Code: "True", Kind: Bool}, true
 	}
 	return Expr{Code: "False", Kind: Bool}, true
@@ -139,7 +139,7 @@ func (c *call) constant() (Expr, bool) {
 func (c *call) comparable() bool {
 	kind := c.args[0].Kind
 	for _, a := range c.args {
-		if a.Kind != kind || kind == Any || kind == Map || kind == List || kind == Nil {
+		if a.Kind != kind || kind == anyKind || kind == Map || kind == list || kind == nilKind {
 			return false
 		}
 		if c.name != "eq" && c.name != "ne" && (a.Maybe || kind == Bool) {
@@ -194,13 +194,13 @@ func (c *call) exact() Expr {
 		return Expr{Code: c.legacy("quote", false), Kind: Text}
 	case "fromJson":
 		c.args[0] = c.text(0)
-		return Expr{Code: c.legacy("from_json", true), Kind: Any, Maybe: true}
+		return Expr{Code: c.legacy("from_json", true), Kind: anyKind, Maybe: true}
 	case "len":
 		return Expr{Code: c.length(), Kind: Int}
 	case "index":
-		return Expr{Code: c.legacy("index", true), Kind: Any, Maybe: true}
+		return Expr{Code: c.legacy("index", true), Kind: anyKind, Maybe: true}
 	case "slice":
-		return Expr{Code: c.legacy("slice", true), Kind: Any}
+		return Expr{Code: c.legacy("slice", true), Kind: anyKind}
 	}
 	return c.function()
 }
@@ -224,7 +224,7 @@ func (c *call) function() Expr {
 	}
 	c.g.Load("call_value")
 	args := []string{c.args[0].Code, Quote(name), "at = " + Quote(c.g.at(c.node))}
-	return Expr{Code: Call("call_value", args...), Kind: Any, Maybe: true}
+	return Expr{Code: Call("call_value", args...), Kind: anyKind, Maybe: true}
 }
 
 // text writes argument i of a function that accepts only a text.
@@ -251,7 +251,7 @@ func (c *call) text(i int) Expr {
 // fail writes an expression that fails as the template would have.
 func (g *generator) fail(n parse.Node, msg string) Expr {
 	g.Load("template_error")
-	return Expr{Code: Call("template_error", Quote(msg), "at = "+Quote(g.at(n))), Kind: Any, Maybe: true}
+	return Expr{Code: Call("template_error", Quote(msg), "at = "+Quote(g.at(n))), Kind: anyKind, Maybe: true}
 }
 
 // print writes the text that an action prints.
@@ -259,7 +259,7 @@ func (g *generator) print(e Expr) Expr {
 	switch {
 	case e.Kind == Text && !e.Maybe:
 		return e
-	case e.Kind == Nil:
+	case e.Kind == nilKind:
 		return String("<no value>")
 	case e.Kind == Int && !e.Maybe:
 		if strings.Trim(e.Code, "0123456789") == "" {
@@ -276,14 +276,14 @@ func (g *generator) fields(base Expr, names []string, n parse.Node) Expr {
 	switch {
 	case len(names) == 0:
 		return base
-	case base.Kind == Nil:
+	case base.Kind == nilKind:
 		return base
 	case base.Kind == Map && base.Maybe && len(names) == 1:
 		g.Load("field")
-		return Expr{Code: Call("field", base.Code, Quote(names[0])), Kind: Any, Maybe: true}
+		return Expr{Code: Call("field", base.Code, Quote(names[0])), Kind: anyKind, Maybe: true}
 	case base.Kind == Map && !base.Maybe && len(names) == 1:
 		return Expr{
-			Code: Call(base.Operand()+".get", Quote(names[0])), Kind: Any, Maybe: true,
+			Code: Call(base.Operand()+".get", Quote(names[0])), Kind: anyKind, Maybe: true,
 			From: base.Code, Key: Quote(names[0]),
 		}
 	}
@@ -296,7 +296,7 @@ func (g *generator) fields(base Expr, names []string, n parse.Node) Expr {
 	if base.Value {
 		args = append(args, "value = True")
 	}
-	return Expr{Code: Call("field", args...), Kind: Any, Maybe: true}
+	return Expr{Code: Call("field", args...), Kind: anyKind, Maybe: true}
 }
 
 // items writes the list that a range with one variable iterates over.

@@ -15,8 +15,8 @@ import (
 	"text/template/parse"
 )
 
-// Name is what the legacy engine called every template; it is part of its error texts.
-const Name = "expand"
+// name is what the legacy engine called every template; it is part of its error texts.
+const name = "expand"
 
 // functions are the names that a template may call: those of text/template and three more.
 var functions = map[string]any{
@@ -36,11 +36,11 @@ type Template struct {
 // template included.
 func Parse(text string) (*Template, error) {
 	trees := map[string]*parse.Tree{}
-	t := parse.New(Name)
+	t := parse.New(name)
 	if _, err := t.Parse(text, "", "", trees, functions); err != nil {
 		return nil, err
 	}
-	return &Template{tree: trees[Name], defined: trees}, nil
+	return &Template{tree: trees[name], defined: trees}, nil
 }
 
 // Plain reports whether the template has no actions: it renders to the text returned.
@@ -140,10 +140,10 @@ func children(n parse.Node) (list []parse.Node) {
 	return list
 }
 
-// Error is an action of a template that has no translation.
-type Error struct {
+// templateError is an action of a template that has no translation.
+type templateError struct {
 	Line, Column int
 	Msg          string
 }
 
-func (e *Error) Error() string { return fmt.Sprintf("%d:%d: %s", e.Line, e.Column, e.Msg) }
+func (e *templateError) Error() string { return fmt.Sprintf("%d:%d: %s", e.Line, e.Column, e.Msg) }

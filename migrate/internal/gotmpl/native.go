@@ -152,11 +152,11 @@ func (g *Native) join(nodes []parse.Node, d at) star.Expr {
 	for _, n := range nodes {
 		parts = append(parts, g.part(n, d))
 	}
-	return Join(parts)
+	return join(parts)
 }
 
-// Join joins texts and integers: with a format when there are several.
-func Join(parts []star.Expr) star.Expr {
+// join joins texts and integers: with a format when there are several.
+func join(parts []star.Expr) star.Expr {
 	parts = mergeLiterals(parts)
 	switch {
 	case len(parts) == 0:
@@ -197,8 +197,8 @@ func mergeLiterals(parts []star.Expr) (merged []star.Expr) {
 	return merged
 }
 
-// Printed returns the expression of what an action prints for a value: a text, or an integer.
-func Printed(e star.Expr) star.Expr {
+// printed returns the expression of what an action prints for a value: a text, or an integer.
+func printed(e star.Expr) star.Expr {
 	switch {
 	case e.Kind == star.Nothing:
 		return star.Str("")
@@ -213,7 +213,7 @@ func Printed(e star.Expr) star.Expr {
 }
 
 // AsText returns the expression of what an action prints for a value, as a text.
-func AsText(e star.Expr) star.Expr { return Join([]star.Expr{Printed(e)}) }
+func AsText(e star.Expr) star.Expr { return join([]star.Expr{printed(e)}) }
 
 // part writes one simple node as a text or an integer.
 func (g *Native) part(n parse.Node, d at) star.Expr {
@@ -221,7 +221,7 @@ func (g *Native) part(n parse.Node, d at) star.Expr {
 	case *parse.TextNode:
 		return star.Str(string(n.Text))
 	case *parse.ActionNode:
-		return Printed(g.pipe(n.Pipe, d))
+		return printed(g.pipe(n.Pipe, d))
 	case *parse.IfNode:
 		cond := g.pipe(n.Pipe, d)
 		return g.choose(cond, g.list(n.List, d), g.list(n.ElseList, d))

@@ -335,7 +335,7 @@ func (u *use) printf() star.Expr {
 	f := u.args[0]
 	if f.Literal {
 		if parts, ok := plainParts(f.Text, u.args[1:]); ok {
-			return AsText(Join(parts))
+			return AsText(join(parts))
 		}
 	}
 	args := u.args[1:]
@@ -379,7 +379,7 @@ func plainParts(format string, args []star.Expr) (parts []star.Expr, ok bool) {
 		case verb == '%':
 			parts = append(parts, star.Str("%"))
 		case len(args) > 0 && (verb == 's' || verb == 'v' || verb == 'd' && args[0].Kind == star.Int && !args[0].Maybe):
-			parts, args = append(parts, Printed(args[0])), args[1:]
+			parts, args = append(parts, printed(args[0])), args[1:]
 		default:
 			return nil, false
 		}
@@ -394,12 +394,12 @@ func (u *use) print() star.Expr {
 		if i > 0 && (u.name == "println" || a.Kind != star.Text && u.args[i-1].Kind != star.Text) {
 			parts = append(parts, star.Str(" "))
 		}
-		parts = append(parts, Printed(a))
+		parts = append(parts, printed(a))
 	}
 	if u.name == "println" {
 		parts = append(parts, star.Str("\n"))
 	}
-	return Join(parts)
+	return join(parts)
 }
 
 // print0 is the text of all arguments, as the escaping functions make it.

@@ -134,7 +134,7 @@ func (g *generator) number(n *parse.NumberNode) Expr {
 	case n.IsComplex && !n.IsFloat && !n.IsInt && !n.IsUint:
 		panic(g.errorAt(n, "complex numbers have no translation"))
 	case n.IsFloat && !hexInt(n.Text) && !strings.HasPrefix(n.Text, "'") && strings.ContainsAny(n.Text, ".eEpP"):
-		return Expr{Code: FloatLiteral(n.Float64), Kind: Float, Rank: sign(n.Float64 < 0)}
+		return Expr{Code: FloatLiteral(n.Float64), Kind: float, Rank: sign(n.Float64 < 0)}
 	case n.IsInt:
 		return Expr{Code: strconv.FormatInt(n.Int64, 10), Kind: Int, Rank: sign(n.Int64 < 0)}
 	}
@@ -144,9 +144,9 @@ func (g *generator) number(n *parse.NumberNode) Expr {
 // sign is the rank of a number: with a minus it is an operator expression.
 func sign(negative bool) Rank {
 	if negative {
-		return Arithmetic
+		return arithmetic
 	}
-	return Atom
+	return atom
 }
 
 func hexInt(s string) bool {

@@ -33,7 +33,7 @@ type Code struct {
 func (t *Template) Translate(s Scope, hint string) (code Code, err error) {
 	g := &generator{Scope: s, hint: hint, template: t, tree: t.tree, functions: map[string]string{}}
 	defer func() {
-		if e, ok := recover().(*Error); ok {
+		if e, ok := recover().(*templateError); ok {
 			err = e
 		} else if e != nil {
 			panic(e)
@@ -159,7 +159,7 @@ func concat(parts []Expr) Expr {
 	} else if len(operand) > maxLine || strings.Contains(operand, "\n") {
 		operand = bracket("(", ")", args)
 	}
-	return Expr{Code: Quote(format.String()) + " % " + operand, Kind: Text, Rank: Arithmetic}
+	return Expr{Code: Quote(format.String()) + " % " + operand, Kind: Text, Rank: arithmetic}
 }
 
 // argument writes the only operand of a format.
@@ -333,14 +333,14 @@ func (g *generator) at(n parse.Node) string {
 	location, text := g.tree.ErrorContext(n)
 	_, position, _ := strings.Cut(location, ":")
 	in := ""
-	if g.tree.Name != Name {
+	if g.tree.Name != name {
 		in = fmt.Sprintf(" in %q", g.tree.Name)
 	}
 	return fmt.Sprintf("%s:%s%s: %s", g.Place(), position, in, text)
 }
 
-func (g *generator) errorAt(n parse.Node, msg string) *Error {
-	e := &Error{Msg: msg}
+func (g *generator) errorAt(n parse.Node, msg string) *templateError {
+	e := &templateError{Msg: msg}
 	location, _ := g.tree.ErrorContext(n)
 	fmt.Sscanf(location[strings.IndexByte(location, ':')+1:], "%d:%d", &e.Line, &e.Column)
 	return e
@@ -407,7 +407,7 @@ func (t *Template) encoded() *parse.PipeNode {
 func (t *Template) evaluate(s Scope, pipe *parse.PipeNode) (e Expr, ok bool, err error) {
 	g := &generator{Scope: s, template: t, tree: t.tree, functions: map[string]string{}}
 	defer func() {
-		if failed, is := recover().(*Error); is {
+		if failed, is := recover().(*templateError); is {
 			err = failed
 		}
 	}()

@@ -59,9 +59,9 @@ func (p Param) Kinds() (kinds []Kind, known bool) {
 }
 
 var parameterKinds = map[string][]Kind{
-	"text": {Text}, "integer": {Int}, "positive": {Int}, "number": {Int, Float}, "bool": {Bool},
-	"dict": {Dict}, "list": {List, tuple, Set, Range, Iterable, Dict},
-	"duration": {Text, Int, Float}, "time": {Time},
+	"text": {Text}, "integer": {Int}, "positive": {Int}, "number": {Int, floatKind}, "bool": {boolKind},
+	"dict": {Dict}, "list": {List, tuple, Set, rangeKind, Iterable, Dict},
+	"duration": {Text, Int, floatKind}, "time": {timeKind},
 }
 
 // Word names what a parameter accepts, for messages.

@@ -42,8 +42,8 @@ func init() {
 		"split":  {0, 2, true, listOfText, nil, nil}, "rsplit": {0, 2, true, listOfText, nil, nil}, "splitlines": {0, 1, true, listOfText, nil, nil},
 		"replace": {2, 3, true, methodGives(Text), nil, nil},
 		"count":   {1, 3, true, methodGives(Int), nil, nil}, "elem_ords": {0, 0, true, methodGives(Iterable), nil, nil},
-		"startswith": {1, 3, true, methodGives(Bool), nil, []Kind{Text, tuple, Int, None}},
-		"endswith":   {1, 3, true, methodGives(Bool), nil, []Kind{Text, tuple, Int, None}},
+		"startswith": {1, 3, true, methodGives(boolKind), nil, []Kind{Text, tuple, Int, None}},
+		"endswith":   {1, 3, true, methodGives(boolKind), nil, []Kind{Text, tuple, Int, None}},
 		"partition":  {1, 1, true, threeTexts, nil, text}, "rpartition": {1, 1, true, threeTexts, nil, text},
 		"removeprefix": {1, 1, true, methodGives(Text), nil, text}, "removesuffix": {1, 1, true, methodGives(Text), nil, text},
 		"elems": {0, 0, true, iterText, nil, nil}, "codepoints": {0, 0, true, iterText, nil, nil}, "codepoint_ords": {0, 0, true, methodGives(Iterable), nil, nil},
@@ -58,7 +58,7 @@ func init() {
 		textMethods[name] = &method{0, 1, true, methodGives(Text), nil, append(text, None)}
 	}
 	for _, name := range []string{"isalnum", "isalpha", "isdigit", "islower", "isspace", "istitle", "isupper"} {
-		textMethods[name] = &method{0, 0, true, methodGives(Bool), nil, nil}
+		textMethods[name] = &method{0, 0, true, methodGives(boolKind), nil, nil}
 	}
 	methods = map[Kind]map[string]*method{
 		Text: textMethods,
@@ -79,7 +79,7 @@ func init() {
 			"pop": {0, 0, false, elementMethod, nil, nil}, "clear": {0, 0, false, noValue, nil, nil}, "update": {0, -1, false, noValue, nil, nil},
 			"union": {0, -1, true, methodGives(Set), nil, nil}, "intersection": {0, -1, true, methodGives(Set), nil, nil},
 			"difference": {0, -1, true, methodGives(Set), nil, nil}, "symmetric_difference": {1, 1, true, methodGives(Set), nil, nil},
-			"issubset": {1, 1, true, methodGives(Bool), nil, nil}, "issuperset": {1, 1, true, methodGives(Bool), nil, nil},
+			"issubset": {1, 1, true, methodGives(boolKind), nil, nil}, "issuperset": {1, 1, true, methodGives(boolKind), nil, nil},
 		},
 		Bytes: {"elems": {0, 0, true, methodGives(Iterable), nil, nil}},
 	}
@@ -173,10 +173,10 @@ func dictGet(on *Atom, args []Argument) Type {
 	}
 	name, ok := args[0].Type.Text()
 	if !ok {
-		if on.Role == Made || len(on.Fields) > 0 {
+		if on.Role == ownRole || len(on.Fields) > 0 {
 			return Any
 		}
-		return Join(on.Elem, Of(&Atom{Kind: None, Role: Made}))
+		return Join(on.Elem, Of(&Atom{Kind: None, Role: ownRole}))
 	}
 	f, has := on.Field(name)
 	switch {
@@ -245,7 +245,7 @@ func dictSetDefault(on *Atom, args []Argument) Type {
 func dictDefaulted(a *Atom, args []Argument) *Atom {
 	name, ok := args[0].Type.Text()
 	if !ok && a.PlainMap() && len(args) > 1 {
-		return &Atom{Kind: Dict, Role: Made, Open: true, Elem: Join(a.Elem, args[1].Type)}
+		return &Atom{Kind: Dict, Role: ownRole, Open: true, Elem: Join(a.Elem, args[1].Type)}
 	}
 	if !ok {
 		return &Atom{Kind: Dict, Open: true, Elem: Any}
@@ -267,7 +267,7 @@ func listLoosened(a *Atom, _ []Argument) *Atom {
 
 // member returns the type of a member of a time or a duration; ok is false when it has none of the name.
 func member(k Kind, name string) (t Type, ok bool) {
-	if k == Time {
+	if k == timeKind {
 		return timeMember(name)
 	}
 	return durationMember(name)
@@ -279,7 +279,7 @@ func timeMember(name string) (Type, bool) {
 	case "year", "month", "day", "hour", "minute", "second", "nanosecond", "unix", "unix_nano", "weekday":
 		return Any, true
 	case "format":
-		return Of(&Atom{Kind: Func, Name: "format", Fn: &Builtin{Name: "format", Params: []Param{{Name: "layout", Type: "text", Optional: true}}, Returns: "text"}}), true
+		return Of(&Atom{Kind: funcKind, Name: "format", Fn: &Builtin{Name: "format", Params: []Param{{Name: "layout", Type: "text", Optional: true}}, Returns: "text"}}), true
 	}
 	return Any, false
 }
@@ -287,7 +287,7 @@ func timeMember(name string) (Type, bool) {
 func durationMember(name string) (Type, bool) {
 	switch name {
 	case "hours", "minutes", "seconds":
-		return Kinds(Float), true
+		return Kinds(floatKind), true
 	case "milliseconds", "microseconds", "nanoseconds":
 		return Kinds(Int), true
 	}

@@ -31,18 +31,18 @@ var Natives map[string]*Native
 func init() {
 	Natives = map[string]*Native{
 		"abs":       {Min: 1, Max: 1, Gives: firstWiden, Wants: isNumeric, Word: "a number", Pure: true},
-		"all":       {Min: 1, Max: 1, Gives: fixed(Bool), Wants: operationIterable, Word: "a list", Pure: true},
-		"any":       {Min: 1, Max: 1, Gives: fixed(Bool), Wants: operationIterable, Word: "a list", Pure: true},
-		"bool":      {Min: 0, Max: 1, Gives: fixed(Bool), Pure: true},
+		"all":       {Min: 1, Max: 1, Gives: fixed(boolKind), Wants: operationIterable, Word: "a list", Pure: true},
+		"any":       {Min: 1, Max: 1, Gives: fixed(boolKind), Wants: operationIterable, Word: "a list", Pure: true},
+		"bool":      {Min: 0, Max: 1, Gives: fixed(boolKind), Pure: true},
 		"bytes":     {Min: 1, Max: 1, Gives: fixed(Bytes)},
 		"chr":       {Min: 1, Max: 1, Gives: fixed(Text), Wants: isInteger, Word: "an integer", Pure: true},
 		"dict":      {Min: 0, Max: 1, Keywords: "*", Gives: makeDict, Pure: true},
 		"dir":       {Min: 1, Max: 1, Gives: func([]Argument) Type { return listOf(Kinds(Text)) }, Pure: true},
 		"enumerate": {Min: 1, Max: 2, Keywords: "start", Gives: enumerated, Wants: operationIterable, Word: "a list", Pure: true},
 		"fail":      {Min: 0, Max: -1, Keywords: "sep", Gives: anything, Ends: true},
-		"float":     {Min: 0, Max: 1, Gives: fixed(Float), Wants: isConvertible, Word: "a number or a string", Pure: true},
+		"float":     {Min: 0, Max: 1, Gives: fixed(floatKind), Wants: isConvertible, Word: "a number or a string", Pure: true},
 		"getattr":   {Min: 2, Max: 3, Gives: anything, Pure: true},
-		"hasattr":   {Min: 2, Max: 2, Gives: fixed(Bool), Pure: true},
+		"hasattr":   {Min: 2, Max: 2, Gives: fixed(boolKind), Pure: true},
 		"hash":      {Min: 1, Max: 1, Gives: fixed(Int), Pure: true},
 		"int":       {Min: 0, Max: 2, Keywords: "base", Gives: fixed(Int), Wants: isConvertible, Word: "a number or a string", Pure: true},
 		"len":       {Min: 1, Max: 1, Gives: fixed(Int), Wants: sized, Word: "a string, list or dict", Pure: true},
@@ -51,7 +51,7 @@ func init() {
 		"min":       {Min: 1, Max: -1, Keywords: "key", Gives: extreme, Compares: true, Pure: true},
 		"ord":       {Min: 1, Max: 1, Gives: fixed(Int), Pure: true},
 		"print":     {Min: 0, Max: -1, Keywords: "sep", Gives: fixed(None)},
-		"range":     {Min: 1, Max: 3, Gives: fixed(Range), Wants: isInteger, Word: "integers", Every: true, Pure: true},
+		"range":     {Min: 1, Max: 3, Gives: fixed(rangeKind), Wants: isInteger, Word: "integers", Every: true, Pure: true},
 		"repr":      {Min: 1, Max: 1, Gives: fixed(Text), Pure: true},
 		"reversed":  {Min: 1, Max: 1, Gives: makeList, Wants: operationIterable, Word: "a list", Pure: true},
 		"set":       {Min: 0, Max: 1, Gives: makeSet, Wants: operationIterable, Word: "a list", Pure: true},
@@ -69,7 +69,7 @@ func init() {
 func isNumeric(a *Atom) bool { return isNumber(a.Kind) }
 func isInteger(a *Atom) bool { return a.Kind == Int }
 func isConvertible(a *Atom) bool {
-	return isNumber(a.Kind) || a.Kind == Text || a.Kind == Bool
+	return isNumber(a.Kind) || a.Kind == Text || a.Kind == boolKind
 }
 func sized(a *Atom) bool {
 	return operationIterable(a) && a.Kind != Iterable || a.Kind == Text
@@ -113,7 +113,7 @@ func makeDict(args []Argument) Type {
 	if args == nil {
 		return Kinds(Dict)
 	}
-	out := &Atom{Kind: Dict, Role: Made}
+	out := &Atom{Kind: Dict, Role: ownRole}
 	for _, a := range args {
 		switch {
 		case a.Name != "":
@@ -145,8 +145,8 @@ func zipped(args []Argument) Type {
 	return listOf(tupleOf(elems...))
 }
 
-// Compared returns the type of what sorted, max and min compare: the elements of one argument, or several arguments.
-func Compared(args []Argument) Type {
+// comparedArgs returns the type of what sorted, max and min compare: the elements of one argument, or several arguments.
+func comparedArgs(args []Argument) Type {
 	positional := positional(args)
 	if len(positional) == 1 {
 		return elementOf(positional[0].Type)
@@ -162,7 +162,7 @@ func Compared(args []Argument) Type {
 }
 
 func extreme(args []Argument) Type {
-	elem := Compared(args)
+	elem := comparedArgs(args)
 	if elem.IsNever() {
 		return Any
 	}

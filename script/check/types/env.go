@@ -58,7 +58,7 @@ func grown(a, b *State, widen bool) (*State, bool) {
 	out, changed := envJoin(a, b), false
 	for k, t := range out.Vars {
 		old, ok := a.Vars[k]
-		if ok && Equal(old, t) {
+		if ok && equalTypes(old, t) {
 			continue
 		}
 		changed = true
@@ -169,7 +169,7 @@ func (e *Env) Change(x syntax.Expr, f func(Type) Type) {
 				if !a.PlainMap() || a.Elem.IsAny() {
 					return a
 				}
-				return &Atom{Kind: Dict, Role: Made, Open: true, Elem: f(a.Elem)}
+				return &Atom{Kind: Dict, Role: ownRole, Open: true, Elem: f(a.Elem)}
 			})
 		})
 	case *syntax.DotExpr:
@@ -209,13 +209,13 @@ func either(a, b *State) *State {
 	inA, inB := false, false
 	for k, t := range a.Vars {
 		u, ok := b.Vars[k]
-		if !ok || Equal(t, u) {
+		if !ok || equalTypes(t, u) {
 			continue
 		}
 		var some bool
-		x.Vars[k], some = Established(t, u)
+		x.Vars[k], some = establishedTypes(t, u)
 		inA = inA || some
-		y.Vars[k], some = Established(u, t)
+		y.Vars[k], some = establishedTypes(u, t)
 		inB = inB || some
 	}
 	if inA && inB {

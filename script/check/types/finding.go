@@ -109,8 +109,8 @@ func arguments(names []string) string {
 	return plural(len(names), "argument") + " (" + strings.Join(names, ", ") + ")"
 }
 
-// Seconds returns a duration as scripts write it: 1m30s for 90.
-func Seconds(s float64) string {
+// secondsText returns a duration as scripts write it: 1m30s for 90.
+func secondsText(s float64) string {
 	d := time.Duration(s * float64(time.Second)).String()
 	d = strings.TrimSuffix(d, "0s")
 	d = strings.TrimSuffix(d, "h0m") + map[bool]string{true: "h"}[strings.HasSuffix(d, "h0m")]

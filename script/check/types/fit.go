@@ -122,7 +122,7 @@ func (c *checker) Check(f value, x syntax.Expr, t Type, s *Schema) {
 // literal can be written as the text that is wanted.
 func converted(t Type, s *Schema) bool {
 	return s.Type.Every(func(a *Atom) bool { return a.Kind == Text }) && t.Every(func(a *Atom) bool {
-		return a.Lit == nil && (a.Kind == Int || a.Kind == Float || a.Kind == Bool)
+		return a.Lit == nil && (a.Kind == Int || a.Kind == floatKind || a.Kind == boolKind)
 	})
 }
 
@@ -131,10 +131,10 @@ func kindFits(a, b *Atom) bool {
 	switch {
 	case a.Kind == tuple:
 		return b.Kind == List
-	case a.Kind == Float && b.Kind == Int: // 2.0 is an integer in JSON Schema
+	case a.Kind == floatKind && b.Kind == Int: // 2.0 is an integer in JSON Schema
 		f, known := a.Lit.(float64)
 		return !known || f == float64(int64(f))
-	case a.Kind == Int && b.Kind == Float:
+	case a.Kind == Int && b.Kind == floatKind:
 		return true
 	}
 	return a.Kind == b.Kind
@@ -145,7 +145,7 @@ func wantedType(s *Schema) string {
 	if len(s.Enum) > 0 {
 		return enumText(s.Enum)
 	}
-	if s.Type.Is(Int, Float) && s.Type.Has(Float) {
+	if s.Type.Is(Int, floatKind) && s.Type.Has(floatKind) {
 		return "a number"
 	}
 	words := article(s.Type)
@@ -270,14 +270,14 @@ func (c *checker) fitDict(f value, x syntax.Expr, at syntax.Node, a *Atom, s *Sc
 		switch {
 		case has && (field.Presence == required || field.Value != nil):
 			c.Check(f.below(p.Name), valueAt(x, field), field.Type, p.Schema)
-		case !has && p.Required && !p.Default && !a.Open && (a.Role == Made || f.Output) && p.Name != f.Skip && !c.Set(p.Name) && !misspelt[p.Name]:
+		case !has && p.Required && !p.Default && !a.Open && (a.Role == ownRole || f.Output) && p.Name != f.Skip && !c.Set(p.Name) && !misspelt[p.Name]:
 			missing = append(missing, p.Name)
 		}
 	}
 	if len(missing) > 0 {
 		c.lacks(f, x, at, missing)
 	}
-	if a.Role != Made {
+	if a.Role != ownRole {
 		return
 	}
 	for _, field := range a.Fields {

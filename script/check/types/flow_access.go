@@ -16,7 +16,7 @@ func (e *engine) index(x *syntax.IndexExpr) Type {
 	if on.IsAny() {
 		return Any
 	}
-	if on.Is(None, Bool, Int, Float, Struct, Func, Set, duration, Time, opaque) {
+	if on.Is(None, boolKind, Int, floatKind, Struct, funcKind, Set, duration, timeKind, opaque) {
 		p := FindingProblem{Code: "index", Node: x, Message: article(on) + " has no elements"}
 		if name, ok := key.Text(); ok && on.Is(Struct) {
 			p.Hint = "write ." + name
@@ -38,7 +38,7 @@ func (e *engine) index(x *syntax.IndexExpr) Type {
 // indexKey reports keys of the wrong type.
 func (e *engine) indexKey(x *syntax.IndexExpr, on, key Type) {
 	switch {
-	case on.Is(List, tuple, Text, Range) && key.Is(Text, Float, None, Dict, List):
+	case on.Is(List, tuple, Text, rangeKind) && key.Is(Text, floatKind, None, Dict, List):
 		e.report("index", x.Y, "%s is indexed by an integer, not by %s", article(on), article(key))
 	case on.Is(Dict):
 		e.hashable(x.Y, key)
@@ -63,7 +63,7 @@ func (e *engine) element(x *syntax.IndexExpr, on, key Type) Type {
 				return Any
 			}
 			out = Join(out, a.Elems[i])
-		case a.Kind == List, a.Kind == Range:
+		case a.Kind == List, a.Kind == rangeKind:
 			out = Join(out, a.Elem)
 		case a.Kind == Dict && len(a.Fields) == 0 && !a.Elem.IsNever() && !e.frame.unit.scopes.Wilder:
 			out = Join(out, a.Elem)
@@ -141,7 +141,7 @@ func (e *engine) noField(at syntax.Expr, a *Atom, name string) {
 			p.Message = a.Name + " has no " + name
 		}
 		e.say(p)
-	case Content:
+	case contentRole:
 		e.say(FindingProblem{Code: "result-field", Node: at, Message: "the form has no " + name, Hint: hint, Fix: quoted(near), Sure: display.Only(name, a.Names())})
 	default:
 		p := FindingProblem{Code: e.contract(a.Name, "result-field"), Node: at, Message: a.Name + " returns no " + name, Hint: hint, Fix: quoted(near), Sure: display.Only(name, a.Names())}
@@ -165,7 +165,7 @@ func (e *engine) optionalField(x *syntax.IndexExpr, a *Atom, name string) {
 	switch a.Role {
 	case Params:
 		e.warn("parameter-optional", x.Y, "%s is optional and has no default: %s[%q] fails without it", name, describe(x.X), name)
-	case Content:
+	case contentRole:
 		e.warn("optional-field", x.Y, "%s is optional in the form: this fails when it is missing; .get(%q)", name, name)
 	default:
 		e.warn("optional-field", x.Y, "%s is optional in %s's output: this fails when it is missing; .get(%q)", name, a.Name, name)
@@ -216,22 +216,22 @@ func (e *engine) member(a *Atom, name string) (Type, bool) {
 			return Any, true
 		}
 		return f.Type, ok
-	case Module:
+	case moduleKind:
 		c := a.Fn.(*Builtin)
 		if v, ok := c.Values[name]; ok {
 			return v, true
 		}
 		if m := c.Members[name]; m != nil {
-			return Of(&Atom{Kind: Func, Fn: m, Name: m.Name}), true
+			return Of(&Atom{Kind: funcKind, Fn: m, Name: m.Name}), true
 		}
 		return Any, false
-	case Time, duration:
+	case timeKind, duration:
 		return member(a.Kind, name)
-	case opaque, Func:
+	case opaque, funcKind:
 		return Any, true
 	}
 	if m := methodOf(a.Kind, name); m != nil {
-		return Of(&Atom{Kind: Func, Fn: &bound{On: a, Method: m}, Name: name}), true
+		return Of(&Atom{Kind: funcKind, Fn: &bound{On: a, Method: m}, Name: name}), true
 	}
 	return Any, a.Kind == Iterable && a.Name != ""
 }
@@ -241,7 +241,7 @@ func (e *engine) noMember(x *syntax.DotExpr, on Type) {
 	name := x.Name.Name
 	a := on.Atoms()[0]
 	switch {
-	case a.Kind == Module:
+	case a.Kind == moduleKind:
 		e.noModuleMember(x, a.Fn.(*Builtin), name)
 	case a.Kind == Struct:
 		hint, near := meant(name, a.Names())

@@ -46,7 +46,7 @@ func (e *engine) call(x *syntax.CallExpr) Type {
 	return out
 }
 
-func canBeCalled(a *Atom) bool { return a.Kind == Func || a.Kind == opaque }
+func canBeCalled(a *Atom) bool { return a.Kind == funcKind || a.Kind == opaque }
 
 func (e *engine) arguments(x *syntax.CallExpr) (args []Argument) {
 	for _, arg := range x.Args {
@@ -195,11 +195,11 @@ func (e *engine) functionFor(c *Builtin, p Param, a Argument) {
 			e.notFunction(c, word, comp.Body)
 			return
 		}
-		if a.Type.Is(Func) {
+		if a.Type.Is(funcKind) {
 			return
 		}
 	}
-	if !e.notFunction(c, word, a.Expr) && p.Type == "function" && a.Type.Is(None, Text, Dict, List, Int, Float, Bool) && !a.Type.Has(None) {
+	if !e.notFunction(c, word, a.Expr) && p.Type == "function" && a.Type.Is(None, Text, Dict, List, Int, floatKind, boolKind) && !a.Type.Has(None) {
 		e.report("builtin-value", a.Expr, "%s wants a function, this is %s", c.Name, article(a.Type))
 	}
 }
@@ -221,7 +221,7 @@ func (e *engine) notFunction(c *Builtin, word string, x syntax.Expr) bool {
 	result := f != nil && (f.Tool != "" || f.Returns != "called" && f.Returns != "")
 	if !result {
 		v := e.quiet(x)
-		result = !v.IsAny() && !v.IsNever() && v.Every(func(a *Atom) bool { return a.Kind != Func && a.Kind != opaque })
+		result = !v.IsAny() && !v.IsNever() && v.Every(func(a *Atom) bool { return a.Kind != funcKind && a.Kind != opaque })
 	}
 	if result {
 		e.say(FindingProblem{Code: "builtin-value", Node: x, Message: fmt.Sprintf("%s wants %s, this is a result: the call is made before", c.Name, word), Hint: "write lambda: ..."})
@@ -236,7 +236,7 @@ func (e *engine) waits(c *Builtin, got given) {
 		return
 	}
 	if d, ok := seconds(a.Type); ok && d > e.Lifetime {
-		e.warn("limit", a.Expr, "waits %s, a run of the tool ends after %s (lifetime)", Seconds(d), Seconds(e.Lifetime))
+		e.warn("limit", a.Expr, "waits %s, a run of the tool ends after %s (lifetime)", secondsText(d), secondsText(e.Lifetime))
 	}
 }
 
@@ -283,7 +283,7 @@ func (e *engine) pattern(c *Builtin, got given) {
 func (e *engine) replacement(re *regexp.Regexp, r Argument, c *Builtin, got given) {
 	s, ok := r.Type.Text()
 	if !ok {
-		if r.Type.Is(Func) {
+		if r.Type.Is(funcKind) {
 			e.results(r.Type, r.Expr, match(got[c.Pattern].Type).Without(None))
 		}
 		return
@@ -371,7 +371,7 @@ func (e *engine) branches(x *syntax.CallExpr, got given) Type {
 	if items, ok := got["items"]; ok {
 		return listOf(e.results(fns.Type, x, e.iterated(items.Expr, items.Type)))
 	}
-	if fns.Type.Is(Func) {
+	if fns.Type.Is(funcKind) {
 		if meter.Elements(fns.Expr) == nil {
 			e.report("builtin-value", fns.Expr, "parallel wants a list of functions, or one function and its items")
 		}
@@ -395,7 +395,7 @@ func (e *engine) branches(x *syntax.CallExpr, got given) Type {
 	if list := meter.Elements(fns.Expr); list != nil {
 		return e.eachBranch(x, list)
 	}
-	return listOf(e.results(elem.Keep(func(a *Atom) bool { return a.Kind == Func }), x))
+	return listOf(e.results(elem.Keep(func(a *Atom) bool { return a.Kind == funcKind }), x))
 }
 
 // eachBranch is the result of functions that are written out in a list.
@@ -413,7 +413,7 @@ func (e *engine) answer(x *syntax.CallExpr, c *Builtin, got given) Type {
 	content := Any
 	if form, ok := got[c.Form]; ok && e.JSON != nil {
 		if raw := e.JSON(e.frame.unit, form.Expr); raw != nil {
-			content = Read(raw, Content, "").Type
+			content = Read(raw, contentRole, "").Type
 		}
 	}
 	if v, ok := got["validate"]; ok && !v.Type.Every(func(a *Atom) bool { return a.Lit == true }) {

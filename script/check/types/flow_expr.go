@@ -71,7 +71,7 @@ func (e *engine) name(id *syntax.Ident) Type {
 	}
 	switch id.Name {
 	case "None":
-		return Of(&Atom{Kind: None, Role: Made})
+		return Of(&Atom{Kind: None, Role: ownRole})
 	case "True":
 		return Literal(true)
 	case "False":
@@ -79,18 +79,18 @@ func (e *engine) name(id *syntax.Ident) Type {
 	}
 	if c := e.Builtins[id.Name]; c != nil {
 		if c.Members != nil {
-			return Of(&Atom{Kind: Module, Name: id.Name, Fn: c})
+			return Of(&Atom{Kind: moduleKind, Name: id.Name, Fn: c})
 		}
-		return Of(&Atom{Kind: Func, Fn: c, Name: c.Name})
+		return Of(&Atom{Kind: funcKind, Fn: c, Name: c.Name})
 	}
 	if u := Natives[id.Name]; u != nil {
-		return Of(&Atom{Kind: Func, Fn: u, Name: id.Name})
+		return Of(&Atom{Kind: funcKind, Fn: u, Name: id.Name})
 	}
 	return Any
 }
 
 func (e *engine) dict(x *syntax.DictExpr) Type {
-	a := &Atom{Kind: Dict, Role: Made}
+	a := &Atom{Kind: Dict, Role: ownRole}
 	for _, el := range x.List {
 		entry := el.(*syntax.DictEntry)
 		key, value := e.eval(entry.Key), e.eval(entry.Value)
@@ -115,7 +115,7 @@ func (e *engine) unary(x *syntax.UnaryExpr) Type {
 	t := e.eval(x.X)
 	switch x.Op {
 	case syntax.NOT:
-		return Kinds(Bool)
+		return Kinds(boolKind)
 	case syntax.MINUS, syntax.PLUS:
 		if a := t.Only(); a != nil && a.Lit != nil && x.Op == syntax.MINUS {
 			switch lit := a.Lit.(type) {
@@ -125,7 +125,7 @@ func (e *engine) unary(x *syntax.UnaryExpr) Type {
 				return Literal(-lit)
 			}
 		}
-		if t.Is(Text, List, Dict, None, Bool) {
+		if t.Is(Text, List, Dict, None, boolKind) {
 			e.report("operand", x, "%s has no sign", article(t))
 			return Any
 		}
@@ -189,7 +189,7 @@ func (e *engine) comprehension(x *syntax.Comprehension) Type {
 	if entry, ok := x.Body.(*syntax.DictEntry); ok {
 		key := e.eval(entry.Key)
 		e.hashable(entry.Key, key)
-		t = Of(&Atom{Kind: Dict, Open: true, Elem: e.eval(entry.Value), Role: Made})
+		t = Of(&Atom{Kind: Dict, Open: true, Elem: e.eval(entry.Value), Role: ownRole})
 	} else {
 		t = listOf(e.eval(x.Body))
 	}
@@ -199,7 +199,7 @@ func (e *engine) comprehension(x *syntax.Comprehension) Type {
 
 // iterated is the type of the elements of a value.
 func (e *engine) iterated(at syntax.Expr, t Type) Type {
-	if t.Is(None, Bool, Int, Float, Text, Func, Struct, duration, Time) {
+	if t.Is(None, boolKind, Int, floatKind, Text, funcKind, Struct, duration, timeKind) {
 		e.report("index", at, "%s is not iterable", article(t))
 		return Any
 	}
@@ -211,12 +211,12 @@ func (e *engine) slice(x *syntax.SliceExpr) Type {
 	t := e.eval(x.X)
 	for _, p := range []syntax.Expr{x.Lo, x.Hi, x.Step} {
 		if p != nil {
-			if b := e.eval(p); b.Is(Text, Float, Dict, List) {
+			if b := e.eval(p); b.Is(Text, floatKind, Dict, List) {
 				e.report("index", p, "a slice is from and to integers, not %s", article(b))
 			}
 		}
 	}
-	if t.Is(None, Bool, Int, Float, Dict, Set, Struct, Func) {
+	if t.Is(None, boolKind, Int, floatKind, Dict, Set, Struct, funcKind) {
 		e.report("index", x, "%s cannot be cut in slices", article(t))
 		return Any
 	}

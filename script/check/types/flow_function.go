@@ -40,13 +40,13 @@ const maxChain = 4 // nested calls that are followed
 func (e *engine) define(s *syntax.DefStmt) {
 	fn := e.function(s, s.Name.Name, s.Params, s.Function)
 	fn.body = s.Body
-	e.set(s.Name, Of(&Atom{Kind: Func, Fn: fn, Name: fn.name}))
+	e.set(s.Name, Of(&Atom{Kind: funcKind, Fn: fn, Name: fn.name}))
 }
 
 func (e *engine) lambda(x *syntax.LambdaExpr) Type {
 	fn := e.function(x, "lambda", x.Params, x.Function)
 	fn.result = x.Body
-	return Of(&Atom{Kind: Func, Fn: fn, Name: fn.name})
+	return Of(&Atom{Kind: funcKind, Fn: fn, Name: fn.name})
 }
 
 // function makes the value of a def or lambda, with its defaults and captured variables.
@@ -120,11 +120,11 @@ func (e *engine) end(fn *function) {
 	if n := len(fn.body); n > 0 && !e.frame.returns.IsNever() {
 		switch fn.body[n-1].(type) {
 		case *syntax.ForStmt, *syntax.WhileStmt: // it may always return inside
-			none.Role = Made
+			none.Role = ownRole
 		}
 	}
 	if output := e.output(); output != nil && !output.Type.IsAny() && !output.Type.Has(None) {
-		if none.Role != Made && e.work <= maxWork && !e.chained(fn.body) {
+		if none.Role != ownRole && e.work <= maxWork && !e.chained(fn.body) {
 			def := fn.node.(*syntax.DefStmt)
 			var at syntax.Node = def.Name
 			if !e.frame.returns.IsNever() {

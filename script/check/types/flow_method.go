@@ -72,12 +72,12 @@ func (e *engine) methodArguments(x *syntax.CallExpr, dot *syntax.DotExpr, b *bou
 	case b.On.Kind == Text && name == "format":
 		e.formatCall(x, dot, b, positional, args)
 	case b.On.Kind == Text && (name == "split" || name == "replace" || name == "find") && len(positional) > 0:
-		if positional[0].Type.Is(Int, Float, List, Dict, Bool) {
+		if positional[0].Type.Is(Int, floatKind, List, Dict, boolKind) {
 			e.report("builtin-value", positional[0].Expr, "%s wants a string, this is %s", name, article(positional[0].Type))
-		} else if name == "replace" && positional[1].Type.Is(Int, Float, List, Dict, Bool, None) {
+		} else if name == "replace" && positional[1].Type.Is(Int, floatKind, List, Dict, boolKind, None) {
 			e.report("builtin-value", positional[1].Expr, "%s wants a string, this is %s", name, article(positional[1].Type))
 		}
-	case b.On.Kind == List && name == "extend" && positional[0].Type.Is(Int, Text, None, Float, Bool):
+	case b.On.Kind == List && name == "extend" && positional[0].Type.Is(Int, Text, None, floatKind, boolKind):
 		e.report("index", positional[0].Expr, "%s is not iterable", article(positional[0].Type))
 	case b.On.Kind == Dict && name == "get":
 		e.gotten(positional[0], len(positional) > 1, b.On)

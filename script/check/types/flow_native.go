@@ -86,11 +86,11 @@ func (e *engine) compares(n *Native, args []Argument) bool {
 		return true
 	}
 	positional := positional(args)
-	if one := n.Max != 1 && len(positional) == 1; one && positional[0].Type.Is(Int, Float, None, Bool) {
+	if one := n.Max != 1 && len(positional) == 1; one && positional[0].Type.Is(Int, floatKind, None, boolKind) {
 		e.report("builtin-value", positional[0].Expr, "this wants a list, or several values; it is %s", article(positional[0].Type))
 		return false
 	}
-	elem := Compared(args)
+	elem := comparedArgs(args)
 	key, ok := named(args, "key")
 	switch {
 	case !ok && n.Max == 1:

@@ -16,10 +16,10 @@ func (e *engine) binary(x *syntax.BinaryExpr, left, right Type) Type {
 	case syntax.EQL, syntax.NEQ:
 		e.comparable(x.X, x.Y, left, right)
 		e.comparable(x.Y, x.X, right, left)
-		return Kinds(Bool)
+		return Kinds(boolKind)
 	case syntax.IN, syntax.NOT_IN:
 		e.membership(x, left, right)
-		return Kinds(Bool)
+		return Kinds(boolKind)
 	case syntax.PERCENT:
 		if left.Is(Text) {
 			e.format(x, left, right)
@@ -61,7 +61,7 @@ func (e *engine) operandProblem(x *syntax.BinaryExpr, left, right Type) {
 		p.Hint = "use str(...)"
 	case x.Op == syntax.PLUS && right.Is(Text) && !left.Is(None):
 		p.Hint = "use str(...)"
-	case operatorWords[x.Op] != "" && left.Is(Text) != right.Is(Text) && (left.Is(Int, Float) || right.Is(Int, Float)):
+	case operatorWords[x.Op] != "" && left.Is(Text) != right.Is(Text) && (left.Is(Int, floatKind) || right.Is(Int, floatKind)):
 		p.Hint = "use int(...)"
 	}
 	p.Message += " is not possible"
@@ -83,7 +83,7 @@ func (e *engine) inSet(at syntax.Expr, t Type, v *Atom) {
 	rest := t.Without(None)
 	var all []any
 	closed := rest.Every(func(a *Atom) bool {
-		if a.Kind == Bool && a.Role != Made && a.Lit == nil && v.Kind == Text {
+		if a.Kind == boolKind && a.Role != ownRole && a.Lit == nil && v.Kind == Text {
 			all = append(all, true, false)
 			return true
 		}
@@ -114,11 +114,11 @@ func (e *engine) inSet(at syntax.Expr, t Type, v *Atom) {
 
 // membership checks x in y.
 func (e *engine) membership(x *syntax.BinaryExpr, left, right Type) {
-	if right.Is(None, Bool, Int, Float, Func, Struct) {
+	if right.Is(None, boolKind, Int, floatKind, funcKind, Struct) {
 		e.report("operand", x, "%s in %s is not possible", bare(left), bare(right))
 		return
 	}
-	if right.Is(Text) && left.Is(Int, Float, List, Dict, Bool) {
+	if right.Is(Text) && left.Is(Int, floatKind, List, Dict, boolKind) {
 		e.report("operand", x, "%s in string is not possible", bare(left))
 		return
 	}
@@ -178,13 +178,13 @@ func (e *engine) formatted(at syntax.Expr, verb byte, v Type) {
 		if v.Is(Text) && verb == 'c' {
 			return
 		}
-		if v.Is(Text, None, List, Dict, tuple, Bool) {
+		if v.Is(Text, None, List, Dict, tuple, boolKind) {
 			e.report("format", at, "%%%c wants an integer, this is %s", verb, article(v))
 			return
 		}
 		e.noneFor(at, v, func(a *Atom) bool { return isNumber(a.Kind) })
 	case 'e', 'f', 'g', 'E', 'F', 'G':
-		if v.Is(Text, None, List, Dict, tuple, Bool) {
+		if v.Is(Text, None, List, Dict, tuple, boolKind) {
 			e.report("format", at, "%%%c wants a number, this is %s", verb, article(v))
 			return
 		}

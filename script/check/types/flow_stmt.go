@@ -257,7 +257,7 @@ func (e *engine) unpack(at syntax.Expr, list []syntax.Expr, t Type) {
 	if sized && t.Every(func(a *Atom) bool { return a.Sized && len(a.Elems) != len(list) }) {
 		e.report("index", at, "these are %d names for %d values", len(list), len(t.Atoms()[0].Elems))
 	}
-	if t.Is(None, Bool, Int, Float, Struct, Func, Text) && !t.Is(None) {
+	if t.Is(None, boolKind, Int, floatKind, Struct, funcKind, Text) && !t.Is(None) {
 		e.report("index", at, "%s cannot be unpacked", article(t))
 	}
 }
@@ -266,14 +266,14 @@ func (e *engine) unpack(at syntax.Expr, list []syntax.Expr, t Type) {
 func (e *engine) setItem(x *syntax.IndexExpr, t Type, value syntax.Expr) {
 	on := e.eval(x.X)
 	key := e.eval(x.Y)
-	if on.Is(tuple, Text, Bytes, Range) {
+	if on.Is(tuple, Text, Bytes, rangeKind) {
 		e.report("immutable", x, "%s cannot be changed", article(on))
 		return
 	}
 	if on.Is(Dict) {
 		e.hashable(x.Y, key)
 	}
-	if on.Is(List) && key.Is(Text, Float, None, Dict, List) {
+	if on.Is(List) && key.Is(Text, floatKind, None, Dict, List) {
 		e.report("index", x.Y, "a list is indexed by an integer, not by %s", article(key))
 	}
 	e.env.Change(x.X, func(old Type) Type { return stored(old, key, t, x.Y, value) })

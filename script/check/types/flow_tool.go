@@ -20,7 +20,7 @@ func (e *engine) toolCall(x *syntax.CallExpr, c *Builtin, got given) Type {
 	if t.Input != nil {
 		args, has := got[c.Args]
 		if !has && !slices.ContainsFunc(x.Args, spread) {
-			args = Argument{Type: Of(&Atom{Kind: Dict, Role: Made})}
+			args = Argument{Type: Of(&Atom{Kind: Dict, Role: ownRole})}
 		}
 		if !args.Type.IsNever() {
 			e.fits.Check(value{Subject: t.Name, Whole: x, Script: t.Script}, args.Expr, args.Type, t.Input)

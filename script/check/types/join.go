@@ -86,13 +86,13 @@ func merge(a, b *Atom) *Atom {
 	}
 	switch a.Kind {
 	case None:
-		if b.Role == Made { // the script handles it
+		if b.Role == ownRole { // the script handles it
 			return b
 		}
 		return a
-	case duration, Time, Range, opaque:
+	case duration, timeKind, rangeKind, opaque:
 		return a
-	case Bool, Int, Float, Text, Bytes:
+	case boolKind, Int, floatKind, Text, Bytes:
 		switch {
 		case a.Lit == nil:
 			return a
@@ -111,7 +111,7 @@ func merge(a, b *Atom) *Atom {
 		return mergeTuples(a, b)
 	case Dict, Struct:
 		return mergeFields(a, b)
-	case Func:
+	case funcKind:
 		if a.Fn == b.Fn {
 			return a
 		}
@@ -132,9 +132,9 @@ func mergeTuples(a, b *Atom) *Atom {
 
 // mergeFields merges variants of one record, and dicts that the script made.
 func mergeFields(a, b *Atom) *Atom {
-	made := a.Kind == Dict && a.Role == Made && b.Role == Made
+	made := a.Kind == Dict && a.Role == ownRole && b.Role == ownRole
 	if a.base() != b.base() && !made {
-		if a.Kind == Dict && a.Role != Made && b.Role != Made && len(a.Fields)+len(b.Fields) == 0 {
+		if a.Kind == Dict && a.Role != ownRole && b.Role != ownRole && len(a.Fields)+len(b.Fields) == 0 {
 			return &Atom{Kind: Dict, Open: true, Elem: Join(a.Elem, b.Elem)}
 		}
 		return nil
@@ -187,8 +187,8 @@ func mergeField(f, g Field, both bool) Field {
 	return f
 }
 
-// Equal reports whether two types are known to be the same. It may return false for equal ones.
-func Equal(a, b Type) bool { return equal(a, b, 12) }
+// equalTypes reports whether two types are known to be the same. It may return false for equal ones.
+func equalTypes(a, b Type) bool { return equal(a, b, 12) }
 
 func equal(a, b Type, depth int) bool {
 	if same(a, b) {

@@ -67,11 +67,11 @@ func truthy(truth bool) func(Type) Type {
 
 // boolIs narrows bools to one value.
 func boolIs(t Type, value bool) Type {
-	return t.Replace(Bool, func(a *Atom) *Atom {
+	return t.Replace(boolKind, func(a *Atom) *Atom {
 		if a.Lit != nil {
 			return a
 		}
-		return &Atom{Kind: Bool, Lit: value, Role: a.Role}
+		return &Atom{Kind: boolKind, Lit: value, Role: a.Role}
 	})
 }
 
@@ -155,7 +155,7 @@ func only(t Type, value *Atom) Type {
 		switch {
 		case sameValue(a, value):
 			out = Join(out, Of(a))
-		case a.Lit == nil && (a.Kind == value.Kind || a.Kind == Float && value.Kind == Int) && a.Kind != None:
+		case a.Lit == nil && (a.Kind == value.Kind || a.Kind == floatKind && value.Kind == Int) && a.Kind != None:
 			out = Join(out, Of(&Atom{Kind: a.Kind, Lit: value.Lit, Role: a.Role}))
 		}
 	}
@@ -175,9 +175,9 @@ func typeOfCall(x syntax.Expr) (syntax.Expr, bool) {
 	return call.Args[0], true
 }
 
-var typeNames = map[string]Kind{"NoneType": None, "bool": Bool, "int": Int, "float": Float, "string": Text,
+var typeNames = map[string]Kind{"NoneType": None, "bool": boolKind, "int": Int, "float": floatKind, "string": Text,
 	"bytes": Bytes, "list": List, "tuple": tuple, "set": Set, "dict": Dict, "struct": Struct,
-	"function": Func, "builtin_function_or_method": Func, "range": Range}
+	"function": funcKind, "builtin_function_or_method": funcKind, "range": rangeKind}
 
 func (r *Refiner) narrowType(x, name syntax.Expr, equal bool) {
 	text, ok := r.Type(name).Text()
@@ -187,7 +187,7 @@ func (r *Refiner) narrowType(x, name syntax.Expr, equal bool) {
 	}
 	r.Refine(x, func(t Type) Type {
 		switch {
-		case t.IsAny() && equal && k != Struct && k != Func && k != None:
+		case t.IsAny() && equal && k != Struct && k != funcKind && k != None:
 			return Kinds(k)
 		case equal:
 			return t.Keep(func(a *Atom) bool { return a.Kind == k })
@@ -266,7 +266,7 @@ func present(a *Atom, name string, there bool) *Atom {
 	case ok && there:
 		f.Presence = required
 		return a.With(f)
-	case there && !ok && (a.Open || a.Role != Made):
+	case there && !ok && (a.Open || a.Role != ownRole):
 		return a.With(Field{Name: name, Type: a.Unnamed()})
 	}
 	return a
@@ -329,7 +329,7 @@ func (r *Refiner) refineGet(g get, f func(Type) Type) {
 		return t.Replace(Dict, func(a *Atom) *Atom {
 			field, ok := a.Field(g.name)
 			if !ok {
-				if a.Role == Made && !a.Open {
+				if a.Role == ownRole && !a.Open {
 					if absent.IsNever() {
 						return nil
 					}

@@ -165,7 +165,7 @@ func sure(name string, some bool) func(Type) Type {
 	return func(t Type) Type {
 		return t.Replace(Dict, func(a *Atom) *Atom {
 			f, ok := a.Field(name)
-			if !ok || a.Role == Made {
+			if !ok || a.Role == ownRole {
 				return a
 			}
 			f.Presence = required
@@ -181,7 +181,7 @@ func sure(name string, some bool) func(Type) Type {
 func allSure(t Type) Type {
 	return t.NotNone().Replace(Dict, func(a *Atom) *Atom {
 		for _, f := range a.Fields {
-			if f.Presence == Optional && a.Role != Made {
+			if f.Presence == Optional && a.Role != ownRole {
 				f.Presence = required
 				a = a.With(f)
 			}

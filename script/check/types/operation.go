@@ -26,10 +26,10 @@ func some(op syntax.Token, a *Atom, other Type, swapped bool) bool {
 // unknown returns the result of an operator when one side is not known.
 func unknown(op syntax.Token, left, right Type) Type {
 	if op == syntax.LT || op == syntax.LE || op == syntax.GT || op == syntax.GE {
-		return Kinds(Bool)
+		return Kinds(boolKind)
 	}
 	if op == syntax.SLASH {
-		return Kinds(Float, duration)
+		return Kinds(floatKind, duration)
 	}
 	if op == syntax.PLUS && (left.Is(Text) || right.Is(Text)) {
 		return Kinds(Text)
@@ -54,16 +54,16 @@ func operationOf(op syntax.Token, a, b *Atom) (Type, bool) {
 			return arithmetic(a, b), true
 		case a.Kind == Set && b.Kind == Set:
 			return Of(a), true
-		case a.Kind == Time && b.Kind == Time, a.Kind == duration && b.Kind == duration:
+		case a.Kind == timeKind && b.Kind == timeKind, a.Kind == duration && b.Kind == duration:
 			return result(duration)
-		case a.Kind == Time && b.Kind == duration:
-			return result(Time)
+		case a.Kind == timeKind && b.Kind == duration:
+			return result(timeKind)
 		}
 	case syntax.STAR:
 		return times(a, b)
 	case syntax.SLASH:
 		if numbers || a.Kind == duration && b.Kind == duration {
-			return result(Float)
+			return result(floatKind)
 		}
 		return Kinds(duration), a.Kind == duration && isNumber(b.Kind)
 	case syntax.SLASHSLASH, syntax.PERCENT:
@@ -72,7 +72,7 @@ func operationOf(op syntax.Token, a, b *Atom) (Type, bool) {
 		}
 		return arithmetic(a, b), numbers
 	case syntax.LT, syntax.LE, syntax.GT, syntax.GE:
-		return Kinds(Bool), ordered(a, b, numbers)
+		return Kinds(boolKind), ordered(a, b, numbers)
 	case syntax.PIPE:
 		if a.Kind == Dict && b.Kind == Dict {
 			return merged(a, b), true
@@ -90,13 +90,13 @@ func operationOf(op syntax.Token, a, b *Atom) (Type, bool) {
 }
 
 // isNumber reports whether a kind is numeric.
-func isNumber(k Kind) bool { return k == Int || k == Float }
+func isNumber(k Kind) bool { return k == Int || k == floatKind }
 
 func arithmetic(a, b *Atom) Type {
 	if a.Kind == Int && b.Kind == Int {
 		return Kinds(Int)
 	}
-	return Kinds(Float)
+	return Kinds(floatKind)
 }
 
 func plus(a, b *Atom) (Type, bool) {
@@ -104,7 +104,7 @@ func plus(a, b *Atom) (Type, bool) {
 	case isNumber(a.Kind) && isNumber(b.Kind):
 		return arithmetic(a, b), true
 	case a.Kind != b.Kind:
-		return Kinds(Time), a.Kind == Time && b.Kind == duration || a.Kind == duration && b.Kind == Time
+		return Kinds(timeKind), a.Kind == timeKind && b.Kind == duration || a.Kind == duration && b.Kind == timeKind
 	}
 	switch a.Kind {
 	case Text, Bytes, duration:
@@ -129,7 +129,7 @@ func times(a, b *Atom) (Type, bool) {
 	if isNumber(a.Kind) && isNumber(b.Kind) {
 		return arithmetic(a, b), true
 	}
-	if a.Kind == Int || a.Kind == Float && b.Kind == duration {
+	if a.Kind == Int || a.Kind == floatKind && b.Kind == duration {
 		a, b = b, a
 	}
 	switch {
@@ -156,7 +156,7 @@ func ordered(a, b *Atom, numbers bool) bool {
 		return false
 	}
 	switch a.Kind {
-	case None, Dict, Func, Struct, Module, Range:
+	case None, Dict, funcKind, Struct, moduleKind, rangeKind:
 		return false
 	}
 	return true
@@ -164,10 +164,10 @@ func ordered(a, b *Atom, numbers bool) bool {
 
 // merged returns a | b for dicts.
 func merged(a, b *Atom) Type {
-	if a.Role != Made && !a.Declared || b.Role != Made && !b.Declared {
+	if a.Role != ownRole && !a.Declared || b.Role != ownRole && !b.Declared {
 		return Kinds(Dict)
 	}
-	out := &Atom{Kind: Dict, Role: Made, Open: a.Open || b.Open, Elem: Join(a.Elem, b.Elem), Fields: slices.Clone(a.Fields)}
+	out := &Atom{Kind: Dict, Role: ownRole, Open: a.Open || b.Open, Elem: Join(a.Elem, b.Elem), Fields: slices.Clone(a.Fields)}
 	for _, f := range b.Fields {
 		if f.Presence != required {
 			if old, ok := out.Field(f.Name); ok {
@@ -219,7 +219,7 @@ func verbs(s string) (verbs []byte, keyed bool, bad string) {
 // operationIterable reports whether a value can be iterated over.
 func operationIterable(a *Atom) bool {
 	switch a.Kind {
-	case List, tuple, Set, Dict, Iterable, Range, Bytes:
+	case List, tuple, Set, Dict, Iterable, rangeKind, Bytes:
 		return true
 	}
 	return false
@@ -235,7 +235,7 @@ func elementOf(t Type) Type {
 		switch a.Kind {
 		case List, Set, Iterable:
 			out = Join(out, a.Elem)
-		case Range:
+		case rangeKind:
 			out = Join(out, Kinds(Int))
 		case tuple:
 			if !a.Sized {
@@ -257,9 +257,9 @@ func elementOf(t Type) Type {
 // keysOf returns the type of the keys of a dict: strings when it comes from JSON.
 func keysOf(a *Atom) Type {
 	switch {
-	case a.Role != Made && len(a.Fields) > 0:
+	case a.Role != ownRole && len(a.Fields) > 0:
 		return Kinds(Text)
-	case a.Role == Made && !a.Open:
+	case a.Role == ownRole && !a.Open:
 		t := Never
 		for _, f := range a.Fields {
 			t = Join(t, Literal(f.Name))

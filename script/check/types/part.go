@@ -40,7 +40,7 @@ func (t Type) Weaken() Type {
 }
 
 func mutable(a *Atom) bool {
-	return a.Kind == Dict && a.Role == Made || a.Kind == List || a.Kind == Set
+	return a.Kind == Dict && a.Role == ownRole || a.Kind == List || a.Kind == Set
 }
 
 // NotNone returns a type without None, if it has other members.
@@ -52,23 +52,23 @@ func (t Type) NotNone() Type {
 }
 
 // unexpectedNone reports whether an atom is a None that the script did not write itself.
-func unexpectedNone(a *Atom) bool { return a.Kind == None && a.Role != Made }
+func unexpectedNone(a *Atom) bool { return a.Kind == None && a.Role != ownRole }
 
 // isJSON reports whether the JSON form of an atom's value is known.
 func isJSON(a *Atom) bool {
-	return slices.Contains([]Kind{None, Bool, Int, Float, Text, List, Dict, tuple}, a.Kind)
+	return slices.Contains([]Kind{None, boolKind, Int, floatKind, Text, List, Dict, tuple}, a.Kind)
 }
 
 // Unnamed returns the type under keys that are not fields.
 func (a *Atom) Unnamed() Type {
-	if a.Role == Made {
+	if a.Role == ownRole {
 		return Any
 	}
 	return a.Elem
 }
 
 // PlainMap reports whether a dict that the script makes has only computed keys.
-func (a *Atom) PlainMap() bool { return a.Role == Made && len(a.Fields) == 0 }
+func (a *Atom) PlainMap() bool { return a.Role == ownRole && len(a.Fields) == 0 }
 
 // Store returns a dict after a value was set under a key, at these places of the text.
 func (a *Atom) Store(key, value Type, keyAt, valueAt syntax.Expr) *Atom {

@@ -9,11 +9,11 @@ func Parse(s string) Type {
 	if elem, ok := strings.CutPrefix(s, "list of "); ok {
 		return listOf(Parse(elem))
 	}
-	k, ok := map[string]Kind{"text": Text, "integer": Int, "float": Float, "bool": Bool, "none": None, "list": List,
-		"dict": Dict, "time": Time, "duration": duration, "result": opaque}[s]
+	k, ok := map[string]Kind{"text": Text, "integer": Int, "float": floatKind, "bool": boolKind, "none": None, "list": List,
+		"dict": Dict, "time": timeKind, "duration": duration, "result": opaque}[s]
 	switch {
 	case s == "number":
-		return Kinds(Int, Float)
+		return Kinds(Int, floatKind)
 	case s == "none":
 		return Of(&Atom{Kind: None, Role: Output})
 	case !ok:
@@ -43,7 +43,7 @@ var failures = []any{"invalid_input", "invalid_output", "tool", "timeout", "unav
 
 // ran is the result of testing.run. Its fields depend on the fakes.
 var ran = Of(&Atom{Kind: Struct, Name: "the result of testing.run", Fields: []Field{
-	{Name: "ok", Type: Kinds(Bool)}, {Name: "output", Type: Any}, {Name: "content", Type: Any},
+	{Name: "ok", Type: Kinds(boolKind)}, {Name: "output", Type: Any}, {Name: "content", Type: Any},
 	{Name: "error", Type: Any}, {Name: "kind", Type: Any},
 }})
 
@@ -73,7 +73,7 @@ var caller = func() Type {
 // compact returns a dict without its entries that are None.
 func compact(t Type) Type {
 	return t.Replace(Dict, func(a *Atom) *Atom {
-		if a.Role != Made {
+		if a.Role != ownRole {
 			return &Atom{Kind: Dict, Open: true, Elem: Any}
 		}
 		b := *a

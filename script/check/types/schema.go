@@ -215,11 +215,11 @@ func (r *reader) kind(s *Schema, m map[string]json.RawMessage, kind string) Type
 	case "null":
 		return Kinds(None)
 	case "boolean":
-		return Kinds(Bool)
+		return Kinds(boolKind)
 	case "integer":
 		return Kinds(Int)
 	case "number":
-		return Kinds(Int, Float)
+		return Kinds(Int, floatKind)
 	case "string":
 		return Kinds(Text)
 	case "array":
@@ -248,7 +248,7 @@ func (r *reader) record(s *Schema, m map[string]json.RawMessage) *Atom {
 	}
 	for _, p := range s.Props {
 		f := Field{Name: p.Name, Type: p.Schema.Type}
-		if !p.Required && !(r.role == Params && p.Default) && !(r.role == Content && p.Default) {
+		if !p.Required && !(r.role == Params && p.Default) && !(r.role == contentRole && p.Default) {
 			f.Presence = missing
 		}
 		a.Fields = append(a.Fields, f)

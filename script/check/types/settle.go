@@ -1,8 +1,8 @@
 package types
 
-// Established makes what is uncertain in t and also in u known to the script: fields that may be missing, and None.
+// establishedTypes makes what is uncertain in t and also in u known to the script: fields that may be missing, and None.
 // some reports whether there is any.
-func Established(t, u Type) (out Type, some bool) { return established(t, u, 6) }
+func establishedTypes(t, u Type) (out Type, some bool) { return established(t, u, 6) }
 
 func established(t, u Type, depth int) (out Type, some bool) {
 	if t.any || u.any || depth == 0 || same(t, u) {
@@ -10,8 +10,8 @@ func established(t, u Type, depth int) (out Type, some bool) {
 	}
 	for _, a := range t.atoms {
 		switch {
-		case a.Kind == None && a.Role != Made && !u.Has(None):
-			a, some = &Atom{Kind: None, Role: Made}, true
+		case a.Kind == None && a.Role != ownRole && !u.Has(None):
+			a, some = &Atom{Kind: None, Role: ownRole}, true
 		case a.Kind == Dict || a.Kind == Struct:
 			for _, b := range u.atoms {
 				if b.Kind == a.Kind && b.base() == a.base() {

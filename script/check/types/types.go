@@ -20,9 +20,9 @@ type Kind uint8
 // The kinds of values.
 const (
 	None Kind = iota
-	Bool
+	boolKind
 	Int
-	Float
+	floatKind
 	Text
 	Bytes
 	List
@@ -30,12 +30,12 @@ const (
 	Set
 	Dict
 	Struct
-	Func
+	funcKind
 	duration
-	Time
+	timeKind
 	Iterable // can only be iterated over: pages, the elements of a string
-	Range
-	Module
+	rangeKind
+	moduleKind
 	opaque // can only be passed on
 )
 
@@ -90,11 +90,11 @@ type Role uint8
 
 // The roles of dicts and structs.
 const (
-	Plain   Role = iota
-	Made         // by the script itself
-	Output       // of a tool
-	Params       // of the script's tool
-	Content      // of an answer
+	Plain       Role = iota
+	ownRole          // by the script itself
+	Output           // of a tool
+	Params           // of the script's tool
+	contentRole      // of an answer
 )
 
 // Presence says whether a field is present.
@@ -132,7 +132,7 @@ func Kinds(kinds ...Kind) Type {
 		if k == List || k == Set || k == tuple || k == Dict || k == Iterable {
 			a.Elem, a.Open = Any, true
 		}
-		if k == Range {
+		if k == rangeKind {
 			a.Elem = Kinds(Int)
 		}
 		t.atoms = append(t.atoms, a)
@@ -144,7 +144,7 @@ func Kinds(kinds ...Kind) Type {
 func Literal(v any) Type {
 	switch v := v.(type) {
 	case bool:
-		return Of(&Atom{Kind: Bool, Lit: v})
+		return Of(&Atom{Kind: boolKind, Lit: v})
 	case string:
 		return Of(&Atom{Kind: Text, Lit: v})
 	case int:
@@ -154,7 +154,7 @@ func Literal(v any) Type {
 	case *big.Int:
 		return Of(&Atom{Kind: Int, Lit: v})
 	case float64:
-		return Of(&Atom{Kind: Float, Lit: v})
+		return Of(&Atom{Kind: floatKind, Lit: v})
 	}
 	return Kinds(None)
 }
@@ -304,7 +304,7 @@ func (a *Atom) Falsy() bool {
 		return lit == 0
 	}
 	switch a.Kind {
-	case Struct, Func, Module, opaque, Time, Iterable:
+	case Struct, funcKind, moduleKind, opaque, timeKind, Iterable:
 		return false
 	case tuple:
 		return !a.Sized || len(a.Elems) == 0

@@ -203,7 +203,7 @@ func (d *decoder) object() (starlark.Value, error) {
 func (d *decoder) dict(base int) (starlark.Value, error) {
 	d.depth++
 	n := (d.open.n - base) / 2
-	if err := d.charge(DictWeight(n)); err != nil {
+	if err := d.charge(weightOfDict(n)); err != nil {
 		return nil, err
 	}
 	v := starlark.NewDict(max(n-1, 0)) // a dict grows before the entry that is one too many

@@ -102,8 +102,8 @@ type table interface {
 // dictWeight is the weight of a dict with at most eight entries, in bytes.
 const dictWeight = 528
 
-// DictWeight returns the weight of a dict that is made with room for n entries, in bytes.
-func DictWeight(n int) int64 {
+// weightOfDict returns the weight of a dict that is made with room for n entries, in bytes.
+func weightOfDict(n int) int64 {
 	if n <= 8 {
 		return dictWeight
 	}

@@ -16,8 +16,8 @@ import (
 // maxNesting bounds how deep a value may be nested to be written out.
 const maxNesting = 400
 
-// Payer charges for what is written. Its errors end the writing.
-type Payer interface {
+// charger charges for what is written. Its errors end the writing.
+type charger interface {
 	// Written charges for n bytes that were written.
 	Written(n int) error
 	// Charge charges for n bytes in advance.
@@ -29,7 +29,7 @@ type Payer interface {
 }
 
 // reprOf returns repr(v).
-func reprOf(v starlark.Value, p Payer) (string, error) {
+func reprOf(v starlark.Value, p charger) (string, error) {
 	w := writer{payer: p}
 	if err := w.value(v, 0); err != nil {
 		return "", err
@@ -55,7 +55,7 @@ func validUTF8(s string) string {
 
 // writer writes values as the interpreter does.
 type writer struct {
-	payer Payer
+	payer charger
 	out   strings.Builder
 	paid  int
 	path  []starlark.Value // the enclosing lists and dicts
@@ -143,7 +143,7 @@ func (w *writer) other(v starlark.Value) error {
 }
 
 // count counts the elements of an iterable of unknown length, as far as they can be charged.
-func count(v starlark.Iterable, p Payer) (n int) {
+func count(v starlark.Iterable, p charger) (n int) {
 	room := p.Room()
 	for range starlark.Elements(v) {
 		n += 4

@@ -256,7 +256,7 @@ func (r *rewriter) display(e syntax.Expr) (weight int) {
 	case *syntax.TupleExpr:
 		return tinyWeight + r.elements(e.List)
 	case *syntax.DictExpr:
-		weight = int(DictWeight(len(e.List)))
+		weight = int(weightOfDict(len(e.List)))
 		for _, x := range e.List {
 			entry := x.(*syntax.DictEntry)
 			if !r.literal(entry.Key) {

@@ -76,7 +76,7 @@ func concatenation(e syntax.Expr) bool {
 func (r *rewriter) frameWeight(fn syntax.Node, pos syntax.Position, params []syntax.Expr) (weight int) {
 	for _, p := range params {
 		if u, ok := p.(*syntax.UnaryExpr); ok && u.Op == syntax.STARSTAR {
-			weight += int(DictWeight(0))
+			weight += int(weightOfDict(0))
 		}
 	}
 	vars, most := frameSlots(fn)

@@ -156,7 +156,7 @@ const mostRounds = 10
 
 // fix applies the safe fixes; more reports whether another round may find more.
 func (e CheckEnv) fix(f checkFlags, problems diag.Problems) (more bool, err error) {
-	fixed, err := Apply(problems)
+	fixed, err := applyFixes(problems)
 	for _, p := range fixed {
 		if f.output != "text" {
 			e.Say("%s", line(p))

@@ -14,10 +14,10 @@ import (
 
 // This part of the package applies the fixes of problems to files.
 
-// Apply writes the safe fixes of problems into their files, and returns the problems that are fixed.
+// applyFixes writes the safe fixes of problems into their files, and returns the problems that are fixed.
 // Of fixes that overlap only the first is applied; the others may be after another check. A file is replaced
 // atomically; err has those that could not be written.
-func Apply(problems diag.Problems) (fixed diag.Problems, err error) {
+func applyFixes(problems diag.Problems) (fixed diag.Problems, err error) {
 	byFile := map[string]diag.Problems{}
 	for _, p := range problems {
 		if p.Fix != nil && p.Fix.Safe && inOneFile(p) {

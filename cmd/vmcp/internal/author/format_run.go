@@ -43,7 +43,7 @@ func FormatterRun(ctx context.Context, paths []string, o FormatOptions) error {
 	if len(paths) == 0 {
 		names, err = named(o.Config)
 	} else {
-		names, err = Files(paths)
+		names, err = formatFiles(paths)
 	}
 	if err != nil {
 		return err
@@ -53,7 +53,7 @@ func FormatterRun(ctx context.Context, paths []string, o FormatOptions) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		results = append(results, Format(name, o.Check))
+		results = append(results, formatFile(name, o.Check))
 	}
 	return o.show(results)
 }
@@ -65,7 +65,7 @@ func (o FormatOptions) input() error {
 	if err != nil {
 		return fmt.Errorf("standard input: %w", err)
 	}
-	r, out := Text(standardInput, data, o.Check)
+	r, out := formatText(standardInput, data, o.Check)
 	if o.Check || o.JSON {
 		return o.show([]result{r})
 	}

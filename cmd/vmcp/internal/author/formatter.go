@@ -37,9 +37,9 @@ type result struct {
 	Err      error         `json:"-"` // why the file could not be read, written or formatted
 }
 
-// Files returns the files that paths name, each once: the files among them, and the files in their
+// formatFiles returns the files that paths name, each once: the files among them, and the files in their
 // folders, at any depth, that end in .star. The error is a UsageError for a path that is not there or is neither.
-func Files(paths []string) (found []string, err error) {
+func formatFiles(paths []string) (found []string, err error) {
 	seen := map[string]bool{}
 	add := func(path string) {
 		if real, err := filepath.EvalSymlinks(path); err == nil && !seen[real] {
@@ -106,12 +106,12 @@ func named(path string) ([]string, error) {
 	for _, l := range cfg.Libraries {
 		paths = append(paths, l.Path)
 	}
-	return Files(slices.DeleteFunc(paths, func(p string) bool { return p == "" }))
+	return formatFiles(slices.DeleteFunc(paths, func(p string) bool { return p == "" }))
 }
 
-// Format formats one file in place, atomically and with the mode that it has; with checkOnly it
+// formatFile formats one file in place, atomically and with the mode that it has; with checkOnly it
 // writes nothing. A file with problems is not changed.
-func Format(path string, checkOnly bool) result {
+func formatFile(path string, checkOnly bool) result {
 	r := result{File: diag.File(path)}
 	data, err := files.Read(path, config.MaxFile)
 	if err != nil {
@@ -132,8 +132,8 @@ func Format(path string, checkOnly bool) result {
 	return r
 }
 
-// Text formats a text that is in no file.
-func Text(name string, data []byte, checkOnly bool) (result, []byte) {
+// formatText formats a text that is in no file.
+func formatText(name string, data []byte, checkOnly bool) (result, []byte) {
 	r := result{File: diag.File(name)}
 	out := r.text(name, data)
 	if r.Changed && checkOnly {

@@ -243,8 +243,8 @@ func (r *runner) schema(name string) (json.RawMessage, bool) {
 	return raw, ok
 }
 
-// Failed reports whether the exit code is 1, and why, if it is not for a failed test.
-func Failed(r *suite.Report, min float64) (why string, failed bool) {
+// failedReport reports whether the exit code is 1, and why, if it is not for a failed test.
+func failedReport(r *suite.Report, min float64) (why string, failed bool) {
 	if len(r.Tests) == 0 {
 		return "there are no tests: want functions test_* in files *_test.star, beside the scripts or named", true
 	}

@@ -90,7 +90,7 @@ func (c *TestCommand) run(ctx context.Context, paths []string) (passed bool, err
 	if err := c.show(report); err != nil {
 		return false, fmt.Errorf("write results: %w", err)
 	}
-	why, failed := Failed(report, c.CoverMin)
+	why, failed := failedReport(report, c.CoverMin)
 	if why != "" {
 		c.Say("%s", why)
 	}

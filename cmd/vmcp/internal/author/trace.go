@@ -185,14 +185,14 @@ type event struct {
 	Args  map[string]any `json:"args,omitempty"`
 }
 
-// Events is a file in that format.
-type Events struct {
+// eventLog is a file in that format.
+type eventLog struct {
 	Events []event `json:"traceEvents"`
 	Unit   string  `json:"displayTimeUnit"`
 }
 
 // TraceForm is the end of the help, which describes the JSON.
-var TraceForm = cli.Of(Events{})
+var TraceForm = cli.Of(eventLog{})
 
 // Chrome renders a case in the trace format of Chrome, which Perfetto opens, too.
 func Chrome(c *cases.Case) ([]byte, error) {
@@ -217,7 +217,7 @@ func Chrome(c *cases.Case) ([]byte, error) {
 			events = append(events, event{strings.TrimSpace(label(e)), e.Kind, "X", e.StartMs * 1000, e.DurationMs * 1000, 1, n + 1, args})
 		}
 	}
-	return json.Marshal(Events{events, "ms"})
+	return json.Marshal(eventLog{events, "ms"})
 }
 
 func label(e *cases.Effect) string {

@@ -20,7 +20,7 @@ const (
 	Nothing  Kind = iota // a comment, a number, the end of an expression
 	name                 // a name, or a place where one may begin
 	field                // the name after a dot
-	Text                 // a string
+	inText               // a string
 	key                  // a string that is a key of a dict
 	index                // a string between brackets after an expression
 	Argument             // a name that may be that of a parameter of a call
@@ -242,7 +242,7 @@ func (s *scanner) str(start int) (Context, bool) {
 			s.at++
 		}
 	}
-	c := s.around(Context{Kind: Text, Word: s.src[min(from, len(s.src)):], Quote: s.src[start:from]})
+	c := s.around(Context{Kind: inText, Word: s.src[min(from, len(s.src)):], Quote: s.src[start:from]})
 	switch f := s.top(); {
 	case f.tokens > 0 || s.last != nil:
 	case f.open == '[' && f.of != nil:

@@ -117,7 +117,7 @@ func (q *query) items() []completionItem {
 		return q.fields()
 	case index:
 		return fieldItems(check.Fields(q.typeOf(c.Of)))
-	case Text, key:
+	case inText, key:
 		return q.texts()
 	}
 	return nil
@@ -315,14 +315,14 @@ func expression(p *Path) string {
 // texts complete strings: names of tools where a builtin expects one, and keys in the dict of a tool's arguments.
 func (q *query) texts() (items []completionItem) {
 	c := q.context
-	if c.Kind == Text && c.Depth == 0 && check.NamesEntry(c.Call.String(), c.Key) {
+	if c.Kind == inText && c.Depth == 0 && check.NamesEntry(c.Call.String(), c.Key) {
 		return q.functions()
 	}
 	b, ok := q.builtin(c.Call.String())
 	if !ok || b.Tool.Name == "" {
 		return nil
 	}
-	if c.Kind == Text && c.Depth == 0 && (c.Key == b.Tool.Name || c.Key == "" && c.Arg == b.Tool.Index) {
+	if c.Kind == inText && c.Depth == 0 && (c.Key == b.Tool.Name || c.Key == "" && c.Arg == b.Tool.Index) {
 		for _, name := range q.tools() {
 			tool, _ := q.tool(name)
 			items = append(items, completionItem{Label: name, Kind: kindTool, Detail: lspFirstLine(tool.Description)})

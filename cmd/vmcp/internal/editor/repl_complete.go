@@ -38,7 +38,7 @@ func (s *session) complete(text string) (word string, candidates []string) {
 		for _, k := range s.keysOf(c.Of) {
 			candidates = append(candidates, k+closing(c.Quote)+"]")
 		}
-	case Text, key:
+	case inText, key:
 		candidates = s.textCandidates(c)
 	}
 	return c.Word, candidates
@@ -64,7 +64,7 @@ func (s *session) nameCandidates() []string {
 // textCandidates complete strings: names of tools where a builtin expects one, and names of a tool's arguments.
 func (s *session) textCandidates(c Context) (candidates []string) {
 	call, ok := toolCalls[c.Call.String()]
-	if ok && c.Kind == Text && (c.Key == "" && c.Arg == call.tool || c.Key == "name" || c.Key == "tool") && c.Depth == 0 {
+	if ok && c.Kind == inText && (c.Key == "" && c.Arg == call.tool || c.Key == "name" || c.Key == "tool") && c.Depth == 0 {
 		for _, name := range s.host.names() {
 			candidates = append(candidates, name+closing(c.Quote))
 		}

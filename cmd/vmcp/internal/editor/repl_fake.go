@@ -100,7 +100,7 @@ func exampleResult(definition json.RawMessage) json.RawMessage {
 	if output == nil {
 		return json.RawMessage(`{"content":[{"type":"text","text":"an example"}]}`)
 	}
-	value := Example(output)
+	value := exampleOf(output)
 	text, _ := json.Marshal(string(value)) // a string can always be encoded
 	return json.RawMessage(fmt.Sprintf(`{"content":[{"type":"text","text":%s}],"structuredContent":%s}`, text, value))
 }
@@ -108,9 +108,9 @@ func exampleResult(definition json.RawMessage) json.RawMessage {
 // maxExample bounds the depth of an example.
 const maxExample = 8
 
-// Example is a value that a JSON Schema allows: its example, default or constant if it has one,
+// exampleOf is a value that a JSON Schema allows: its example, default or constant if it has one,
 // else the simplest value of its type.
-func Example(schema json.RawMessage) json.RawMessage {
+func exampleOf(schema json.RawMessage) json.RawMessage {
 	if v := example(schema, schema, 0); v != nil {
 		return v
 	}
