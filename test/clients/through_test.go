@@ -243,7 +243,7 @@ mcp-remote is a bridge to servers over HTTP, so there is no stdio to compare. A 
 list tools for what its client can be asked, as server-everything does; the proxy lists them
 to all clients. What only one revision of the protocol has is not compared. In front of
 servers that keep something between calls (sequential-thinking, Playwright) vmcp runs with
-` + "`sessions: exclusive`" + `; clients of 2026-07-28, which have no session, share one with `+"`sessions: auto`"+`, or have one with a login, such as `+"`incomingAuth: {type: local}`"+`.
+` + "`sessions: exclusive`" + `; clients of 2026-07-28, which have no session, share one with ` + "`sessions: auto`" + `, or have one with a login, such as ` + "`incomingAuth: {type: local}`" + `.
 
 The page is written by the test that checks it:
 
