@@ -16,8 +16,22 @@ import (
 	"testing"
 )
 
-// mostFunction bounds the lines of a function; half of them have ten.
-const mostFunction = 60
+const (
+	// mostFunction bounds the lines of a function; half of them have ten.
+	mostFunction = 60
+	// mostBranches bounds its cyclomatic complexity: one, and one more for each if, loop, case, && and ||.
+	mostBranches = 25
+)
+
+// tables are functions that are one switch with a line for each case.
+var tables = map[string]string{
+	"backends.Of":                    "kind of backend, caller and client: which connection",
+	"config/lock.schema":             "keywords of a schema, each with its comparison",
+	"script/check/types.fitDict":     "members of a schema",
+	"script/check/types.habit":       "methods of the language",
+	"script/check/types.operationOf": "operators and pairs of types",
+	"script/internal/meter.compare":  "pairs of types",
+}
 
 // TestFunctionsHaveASize: the sections of a long function are functions.
 func TestFunctionsHaveASize(t *testing.T) {
@@ -33,6 +47,9 @@ func TestFunctionsHaveASize(t *testing.T) {
 					continue
 				}
 				functions++
+				if n := branches(d); n > mostBranches && tables[name+"."+d.Name.Name] == "" {
+					t.Errorf("%s: %s has a cyclomatic complexity of %d, want at most %d", file.set.Position(d.Pos()), d.Name.Name, n, mostBranches)
+				}
 				if n := file.set.Position(d.End()).Line - file.set.Position(d.Pos()).Line + 1; n > mostFunction {
 					t.Errorf("%s: %s has %d lines, want at most %d", file.set.Position(d.Pos()), d.Name.Name, n, mostFunction)
 				}
@@ -42,6 +59,31 @@ func TestFunctionsHaveASize(t *testing.T) {
 	if functions < 3000 {
 		t.Errorf("%d functions were looked at: too few", functions)
 	}
+}
+
+// branches is the cyclomatic complexity of a function.
+func branches(d *ast.FuncDecl) int {
+	n := 1
+	ast.Inspect(d, func(node ast.Node) bool {
+		switch node := node.(type) {
+		case *ast.IfStmt, *ast.ForStmt, *ast.RangeStmt:
+			n++
+		case *ast.CaseClause:
+			if node.List != nil {
+				n++
+			}
+		case *ast.CommClause:
+			if node.Comm != nil {
+				n++
+			}
+		case *ast.BinaryExpr:
+			if node.Op == token.LAND || node.Op == token.LOR {
+				n++
+			}
+		}
+		return true
+	})
+	return n
 }
 
 // TestExportsAreUsed: a name at package level has a capital if another package uses it, or if it is part of the signature,
