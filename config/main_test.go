@@ -1,7 +1,6 @@
 package config_test
 
 import (
-	"flag"
 	"os"
 	"testing"
 
@@ -13,6 +12,3 @@ func TestMain(m *testing.M) {
 	testmode.SideBySide(8)
 	os.Exit(m.Run())
 }
-
-// updating reports whether the flag -update is set: tests then write the generated and the expected files.
-func updating() bool { return flag.Lookup("update").Value.String() == "true" }

@@ -97,7 +97,7 @@ func TestToolHiveInPlace(t *testing.T) {
 	c.withToolHive()
 	raw := &backendtest.Raw{Tools: `{"name":"read","description":"Reads.","inputSchema":{"type":"object"}},{"name":"list","description":"Lists.","inputSchema":{"type":"object"}},{"name":"purge","description":"Purges.","inputSchema":{"type":"object"}}`}
 	url := raw.Start(t)
-	const data = "../../config/kube/testdata/toolhive/servers/"
+	const data = "../../config/kube/toolhive/testdata/servers/"
 	for _, file := range []string{"discovered", "composite", "oidc-inline", "members"} {
 		c.applyTheirs(data+file+".yaml", url)
 	}

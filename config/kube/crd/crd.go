@@ -16,7 +16,7 @@ import (
 	"github.com/vmcp-dev/vmcp/config/kube/object"
 )
 
-//go:generate go test ../.. -run "TestGenerated|TestReference" -update
+//go:generate go test . -run "TestGenerated|TestReference" -update
 
 // Describe returns the description of a field of a struct; "" for none.
 type Describe func(in reflect.Type, field string) string

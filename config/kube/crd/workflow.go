@@ -38,7 +38,7 @@ type step struct {
 	Condition string `json:"condition,omitempty" crd:"yes"`
 	// DependsOn are the steps that must be done before.
 	DependsOn []string `json:"dependsOn,omitempty" crd:"yes" max:"100"`
-	// onError is what happens when the step fails.
+	// OnError is what happens when the step fails.
 	OnError *onError `json:"onError,omitempty" crd:"yes"`
 	// Message is the question of an elicitation, a template.
 	Message string `json:"message,omitempty" crd:"yes"`

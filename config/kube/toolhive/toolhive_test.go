@@ -1,8 +1,9 @@
-package config_test
+package toolhive_test
 
 import (
 	"bytes"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -17,6 +18,8 @@ import (
 	"github.com/vmcp-dev/vmcp/config/kube/resolve"
 	"github.com/vmcp-dev/vmcp/config/kube/toolhive"
 )
+
+var update = flag.Bool("update", false, "rewrite the expected results")
 
 // readSet reads manifests of ToolHive.
 func readSet(t *testing.T, data []byte) (toolhive.Set, []string) {
@@ -45,7 +48,7 @@ func readSet(t *testing.T, data []byte) (toolhive.Set, []string) {
 // golden compares a result with a file, or writes the file with -update.
 func golden(t *testing.T, file, got string) {
 	t.Helper()
-	if updating() {
+	if *update {
 		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -62,7 +65,7 @@ func golden(t *testing.T, file, got string) {
 // TestTranslate: servers like those in ToolHive's examples, with other names, and further fields of its objects. The
 // expected result is complete: our spec, the backends, the unsupported fields and the reasons.
 func TestTranslate(t *testing.T) {
-	files, err := filepath.Glob("kube/testdata/toolhive/servers/*.yaml")
+	files, err := filepath.Glob("testdata/servers/*.yaml")
 	if err != nil || len(files) < 15 {
 		t.Fatalf("%d files, %v", len(files), err)
 	}
@@ -102,7 +105,7 @@ func describe(t *testing.T, w *strings.Builder, name string, tr *resolve.Transla
 	if err != nil {
 		t.Fatal(err)
 	}
-	fmt.Fprintf(w, "server %s\n%s", name, toolhiveIndent(string(spec)))
+	fmt.Fprintf(w, "server %s\n%s", name, indent(string(spec)))
 	for _, b := range tr.Backends {
 		fmt.Fprintf(w, "  backend %s of %s: %s %s", b.Name, b.Object, b.Spec.Transport, b.Spec.RemoteURL)
 		if b.Problem.Reason != "" {
@@ -156,7 +159,7 @@ func prune(v any) any {
 	return m
 }
 
-func toolhiveIndent(s string) string {
+func indent(s string) string {
 	return "  " + strings.ReplaceAll(strings.TrimRight(s, "\n"), "\n", "\n  ") + "\n"
 }
 
@@ -192,7 +195,7 @@ func TestIssuersThatCannotBeCarried(t *testing.T) {
 
 // TestConvert: the same servers as manifests of ours, with the notes of standard error.
 func TestConvert(t *testing.T) {
-	files, err := filepath.Glob("kube/testdata/toolhive/*/*.yaml")
+	files, err := filepath.Glob("testdata/*/*.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}

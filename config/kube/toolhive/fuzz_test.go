@@ -1,4 +1,4 @@
-package config_test
+package toolhive_test
 
 import (
 	"encoding/json"
@@ -15,7 +15,7 @@ import (
 // FuzzConvert: no manifests cause a panic, nothing is printed if access rules would be lost, and the output is objects of
 // ours. Translate reads the same objects.
 func FuzzConvert(f *testing.F) {
-	files, err := filepath.Glob("kube/testdata/toolhive/*/*.yaml")
+	files, err := filepath.Glob("testdata/*/*.yaml")
 	if err != nil || len(files) == 0 {
 		f.Fatal(files, err)
 	}

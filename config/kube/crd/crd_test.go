@@ -1,7 +1,8 @@
-package config_test
+package crd_test
 
 import (
 	"bytes"
+	"flag"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -20,8 +21,10 @@ import (
 	"github.com/vmcp-dev/vmcp/config/kube/object"
 )
 
+var update = flag.Bool("update", false, "rewrite the definitions and the reference page")
+
 // folders are where the definitions are checked in: a chart can only contain files in its own folder.
-var folders = []string{"../deploy/crds", "../deploy/chart/crds-source"}
+var folders = []string{"../../../deploy/crds", "../../../deploy/chart/crds-source"}
 
 // maxSize bounds a definition: kubectl apply keeps a copy of it in an annotation.
 const maxSize = 100 << 10
@@ -32,7 +35,7 @@ func TestGenerated(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, folder := range folders {
-		if updating() {
+		if *update {
 			write(t, folder, files)
 		}
 		compare(t, folder, files)
@@ -79,11 +82,11 @@ func compare(t *testing.T, folder string, files map[string][]byte) {
 }
 
 // page is the reference of the fields.
-const page = "../docs/reference/kubernetes.md"
+const page = "../../../docs/reference/kubernetes.md"
 
 func TestReference(t *testing.T) {
 	want := crd.Reference(comments(t).describe)
-	if updating() {
+	if *update {
 		if err := os.WriteFile(page, want, 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -182,7 +185,7 @@ type doc map[string]string
 func comments(t *testing.T) doc {
 	t.Helper()
 	d := doc{}
-	for _, pattern := range []string{"*.go", "kube/object/*.go", "kube/crd/*.go", "../internal/limits/limits.go"} {
+	for _, pattern := range []string{"../../*.go", "../object/*.go", "*.go", "../../../internal/limits/limits.go"} {
 		names, err := filepath.Glob(pattern)
 		if err != nil || len(names) == 0 {
 			t.Fatalf("no files %s: %v", pattern, err)

@@ -1,4 +1,4 @@
-package config_test
+package resolve_test
 
 import (
 	"fmt"
@@ -6,11 +6,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/config/kube/resolve"
 	"github.com/vmcp-dev/vmcp/internal/diag"
 	"github.com/vmcp-dev/vmcp/proxy"
-
-	"github.com/vmcp-dev/vmcp/config"
 )
 
 // fiveHundred are the manifests of 500 tools of one server.

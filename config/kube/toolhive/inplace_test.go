@@ -1,4 +1,4 @@
-package config_test
+package toolhive_test
 
 import (
 	"encoding/pem"
@@ -66,7 +66,7 @@ var examples = map[string]bool{
 // TestInPlace: an object of ours that refers to one of ToolHive's serves it, or its status says why not; the output of
 // convert for the same manifests serves the same.
 func TestInPlace(t *testing.T) {
-	files, err := filepath.Glob("kube/testdata/toolhive/servers/*.yaml")
+	files, err := filepath.Glob("testdata/servers/*.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package config_test
+package cluster_test
 
 import (
 	"fmt"

@@ -1,4 +1,4 @@
-package config_test
+package object_test
 
 import (
 	"encoding/json"

@@ -1,4 +1,4 @@
-package config_test
+package resolve_test
 
 import (
 	"fmt"
