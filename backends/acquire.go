@@ -71,7 +71,7 @@ func (b *Backend) acquire(ctx context.Context, caller *Caller) (*conn.Conn, leas
 	return main, lease{}, nil
 }
 
-// rules returns the facts about the backend by which package sharing chooses connections; c is the main
+// rules returns the facts about the backend by which sharing.go chooses connections; c is the main
 // connection.
 func (b *Backend) rules(c *conn.Conn) SharingBackend {
 	return SharingBackend{
@@ -89,7 +89,7 @@ func (b *Backend) sharing(c *conn.Conn, caller *Caller) SharingKind {
 	return rules.Of(&who)
 }
 
-// shares returns the facts about a caller by which package sharing chooses its connection.
+// shares returns the facts about a caller by which sharing.go chooses its connection.
 func shares(c *Caller) SharingCaller {
 	return SharingCaller{Session: c.Session, Principal: c.Principal, Capabilities: c.Capabilities, Reachable: c.Sink != nil, LogLevel: c.LogLevel}
 }

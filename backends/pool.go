@@ -15,7 +15,7 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
 
-// The pool of a backend: its private sessions, and the number of its connections. Package sharing
+// The pool of a backend: its private sessions, and the number of its connections. sharing.go
 // documents which call runs on which kind of connection, and why.
 //
 // # Sessions and connections

@@ -12,7 +12,7 @@ import (
 
 // Replacing a backend whose configuration changes, without a gap.
 //
-// Settings of the proxy alone (package settings) are applied in place, under running calls, and so are
+// Settings of the proxy alone (settings.go) are applied in place, under running calls, and so are
 // headers and trusted certificates: the next request uses the new ones, in the same session. For
 // everything else, such as the command, the environment or the URL, the backend is replaced: its
 // successor connects (Set.next) while the old one still serves lists and calls, and replaces it in

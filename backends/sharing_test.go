@@ -20,7 +20,7 @@ var (
 	logs      = backends.SharingCaller{Reachable: true, Session: "s1", LogLevel: "info"}
 )
 
-// TestTableOfCapabilities is the table at the head of package sharing, row by row.
+// TestTableOfCapabilities is the table at the head of sharing.go, row by row.
 func TestTableOfCapabilities(t *testing.T) {
 	modern := backends.SharingBackend{Modern: true}
 	both := backends.SharingBackend{Modern: true, LegacyToo: true, Stdio: true}

@@ -14,7 +14,7 @@ import (
 	"github.com/vmcp-dev/vmcp/script/durable"
 )
 
-// What the metrics count is in package metrics; this file feeds them.
+// What the metrics count is in package observe; this file feeds them.
 
 // refused counts and logs a request with a refused credential. The cause is logged, but never the token.
 func (p *Proxy) refused(r *auth.Refusal) {

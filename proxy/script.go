@@ -14,7 +14,7 @@ import (
 	"github.com/vmcp-dev/vmcp/proxy/runs"
 )
 
-// How runs use the proxy: the calls of a run go through the door like those of a client. The rest is in package host.
+// How runs use the proxy: the calls of a run go through the door like those of a client. The rest is in package runs.
 
 // newHosts makes what the runs of the proxy share.
 func (p *Proxy) newHosts() *runs.Shared {

@@ -38,7 +38,7 @@ type Known struct {
 	Cause error
 }
 
-// Isolation runs scripts in worker processes. Package script/isolate implements it.
+// Isolation runs scripts in worker processes. Package proxy/isolate implements it.
 type Isolation interface {
 	ErrorCodec
 	// Open starts a worker for runs with these limits.

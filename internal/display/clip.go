@@ -1,11 +1,12 @@
-// Package display cuts texts that are too long to show, between characters, so that they stay valid
-// UTF-8. Secrets must be hidden before: a part of one would not be recognized.
 package display
 
 import (
 	"fmt"
 	"unicode/utf8"
 )
+
+// This part of the package cuts texts that are too long to show, between characters, so that they stay valid
+// UTF-8. Secrets must be hidden before: a part of one would not be recognized.
 
 // Mark is appended to a text that was cut.
 const Mark = "…"

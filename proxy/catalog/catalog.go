@@ -1,7 +1,7 @@
 // Package catalog is what clients can name: the tools, prompts, resources and templates of all backends, and the
 // scripted tools, under exposed names.
 //
-// Package scripted compiles the scripts of a configuration; Build makes a Catalog of them and of what the backends
+// ScriptedTool compiles the scripts of a configuration; Build makes a Catalog of them and of what the backends
 // offer at one moment. A Catalog is immutable; its owner replaces it as a whole.
 //
 //	scripts, problems := scripted.Compile(cfg, scripted.Known{})

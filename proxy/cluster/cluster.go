@@ -7,9 +7,9 @@
 //
 // Each process is a replica with a random id. At every heartbeat it writes a row with its address and reads those of
 // the others: a replica whose row is older than three heartbeats, by the clock of the database, is gone. There is no
-// leader, and replicas do not connect to each other here (package peers does).
+// leader, and replicas do not connect to each other here (peers.go does).
 //
-// A session belongs to the replica that its id names (package proxy/edge/ids), unless a row names another one. A
+// A session belongs to the replica that its id names (package proxy/edge, ids.go), unless a row names another one. A
 // replica that finds the owner gone adopts the session by a statement that only one replica wins. The previous owner,
 // and all others, read of the adoption at their next heartbeat (OnAdoption).
 //

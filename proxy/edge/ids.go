@@ -17,7 +17,7 @@ import (
 // This part of the package makes sealed session ids, which are used if the configuration has keys (sessionStorage.keys): what
 // another replica needs to restore a session is in its Mcp-Session-Id, sealed, so that no client can read or change it.
 //
-// The id is base64url without padding of a sealed text (package seal) of
+// The id is base64url without padding of a sealed text (durable.Ring) of
 //
 //	form(1) | session(16) | SHA-256/128 of the principal(16) | issued, seconds(uvarint)
 //	  | owner | profile | revision | clientInfo | capabilities, each behind its length (uvarint)

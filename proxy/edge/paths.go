@@ -20,7 +20,7 @@ import (
 // The clients' port has /mcp, /mcp/NAME for each profile, / (a description of the endpoint), /healthz and its alias
 // /health, and /readyz, which tells everyone only whether the endpoint is ready. Details of /readyz, /metrics, the page
 // and the API below /api/ are for operators: they are on a separate port if admin.listen is set (AdminHandler), and
-// otherwise here for requests from this machine (origin.IsLocal). Package gate decides who sees the page and the API.
+// otherwise here for requests from this machine (origin.IsLocal). gate.go decides who sees the page and the API.
 //
 // Below /oauth/ are the pages for logins at backends (package credentials).
 //

@@ -40,7 +40,7 @@ const (
 // streams that it closes.
 type Session struct {
 	ID      string
-	Text    string // the session id for the client: ID, or a sealed id (package ids)
+	Text    string // the session id for the client: ID, or a sealed id (ids.go)
 	Client  *Client
 	Peer    Peer
 	out     FrameWriter // stdio only: for every frame

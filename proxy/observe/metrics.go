@@ -1,5 +1,3 @@
-// Package observe has the metrics of /metrics: requests and calls, counted at the door, runs of scripts, and the state
-// at the moment of the scrape. A label is a method, a backend, a tool or an outcome, never a peer's text.
 package observe
 
 import (
@@ -16,6 +14,9 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/wire"
 	"github.com/vmcp-dev/vmcp/proxy/policy"
 )
+
+// This part of the package has the metrics of /metrics: requests and calls, counted at the door, runs of scripts, and the state
+// at the moment of the scrape. A label is a method, a backend, a tool or an outcome, never a peer's text.
 
 // Metrics are the metrics of one proxy. Each proxy has its own registry, unless it shares a page with others.
 type Metrics struct {

@@ -1,11 +1,3 @@
-// Package operate is the HTTP API for operators, below /api/v1. Access is checked before, by package gate.
-//
-//	GET /api/v1/status       status.Status
-//	GET /api/v1/replicas     {"replicas": [status.Replica, …]}
-//	GET /api/v1/tools        {"tools": [status.ToolRow, …]}
-//	GET /api/v1/tools/NAME   status.Tool
-//	GET /api/v1/backends/NAME/logs?tail=100&follow=true   status.LogLine, one JSON text per line
-//	GET /api/v1/logs?tail=100&follow=true                 the same for all backends
 package operate
 
 import (
@@ -19,6 +11,15 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/proxy/status"
 )
+
+// This part of the package is the HTTP API for operators, below /api/v1. Access is checked before, by edge.Gate.
+//
+//	GET /api/v1/status       status.Status
+//	GET /api/v1/replicas     {"replicas": [status.Replica, …]}
+//	GET /api/v1/tools        {"tools": [status.ToolRow, …]}
+//	GET /api/v1/tools/NAME   status.Tool
+//	GET /api/v1/backends/NAME/logs?tail=100&follow=true   status.LogLine, one JSON text per line
+//	GET /api/v1/logs?tail=100&follow=true                 the same for all backends
 
 // AdminOptions are the sources of the API.
 type AdminOptions struct {

@@ -29,7 +29,7 @@ import (
 //	POST /api/v1/tools/NAME/call           {"arguments": {}}: the CallToolResult
 //	POST /api/v1/runs/ID/answer            {"key": "", "action": "accept", "content": {}}
 //
-// and the rest of package admin. A call goes through the same door as every client's, with the principal that the gate
+// and the rest of admin.go. A call goes through the same door as every client's, with the principal that the gate
 // found. Nothing else can be changed here.
 
 // ConsoleOptions are the parts of the proxy that a Console uses.
@@ -154,7 +154,7 @@ func (c *Console) serve(w http.ResponseWriter, r *http.Request, s *settings) {
 	}
 }
 
-// serveAPI serves what package admin does not. Names in paths may have slashes, escaped or not.
+// serveAPI serves what admin.go does not. Names in paths may have slashes, escaped or not.
 func (c *Console) serveAPI(w http.ResponseWriter, r *http.Request, s *settings) {
 	rest := strings.TrimPrefix(r.URL.EscapedPath(), "/api/v1/")
 	section, rest, _ := strings.Cut(rest, "/")

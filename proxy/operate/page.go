@@ -23,7 +23,7 @@ import (
 //
 //	GET /  /tools  /tools/NAME  /runs  /runs/ID  /backends/NAME  /problems  /assets/…  /favicon.ico
 //
-// Pages are made from the documents of package status; access is decided before (package gate). The script of the pages
+// Pages are made from the documents of package status; access is decided before (edge.Gate). The script of the pages
 // fetches them again when something has changed, and sends the forms; without it the pages can be read. The content
 // security policy allows only our own script and style. Texts of servers are escaped, and invisible characters are made
 // visible.

@@ -345,7 +345,7 @@ func (k *Keeper) leave(p *Part) {
 	}
 }
 
-// left is what becomes of a run when its last client has left: cancel, pause or continue, see config/durable.Runs.
+// left is what becomes of a run when its last client has left: cancel, pause or continue, see config.Runs.
 func (k *Keeper) left(r durable.Run, s Settings) string {
 	switch {
 	case s.OnDisconnect == "continue":

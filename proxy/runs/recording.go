@@ -19,7 +19,7 @@ import (
 	"github.com/vmcp-dev/vmcp/script"
 )
 
-// This part of the package records runs of scripted tools as cases. A cases.Recorder is in the context of a run, package host
+// This part of the package records runs of scripted tools as cases. A cases.Recorder is in the context of a run, host.go
 // adds the run's effects to it, and at the end of the run a case is made of it, without secrets. The case is written to
 // a folder after the run has been answered.
 

@@ -6,7 +6,7 @@ import (
 )
 
 // migrations create the tables, each from those of the one before. A migration is never changed; new
-// ones are appended. Sealed columns are sealed by package seal; the others are for finding rows, and are
+// ones are appended. Sealed columns are sealed by durable.Ring; the others are for finding rows, and are
 // compared with the sealed data when a run is read.
 //
 //	programs   the files of a program, under the hash of this row

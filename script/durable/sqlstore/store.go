@@ -1,7 +1,7 @@
 // Package sqlstore is the store of runs in a database: SQLite in one file for one process, or PostgreSQL for
 // many.
 //
-// Only sealed data (package seal) is trusted: the seal of a row is bound to its table and key, and the
+// Only sealed data (durable.Ring) is trusted: the seal of a row is bound to its table and key, and the
 // head of a run authenticates the seals of all its entries and their number. So a row that is missing,
 // outdated or copied from another place is detected when the run is read. Such a run fails
 // (runs.ErrDamaged); it is never executed with a wrong value.

@@ -1,6 +1,6 @@
 // Package meter enforces the limits of a run on steps and memory from inside the interpreter.
 //
-// Before a file is compiled, package rewrite changes those operations of its tree that can allocate, or work more than
+// Before a file is compiled, rewrite.go changes those operations of its tree that can allocate, or work more than
 // a step is worth, so that they ask the budget first; the universal functions and the methods of values are replaced
 // by ones that do the same. Charges are counted, never sampled, so the same run ends at the same place everywhere.
 // docs/limits.md explains why nothing is missed.

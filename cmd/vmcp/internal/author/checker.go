@@ -1,4 +1,3 @@
-// Package author is the command vmcp check: it checks scripts against the tools that they call.
 package author
 
 import (
@@ -27,6 +26,8 @@ import (
 	"github.com/vmcp-dev/vmcp/proxy"
 	"github.com/vmcp-dev/vmcp/proxy/catalog"
 )
+
+// This part of the package is the command vmcp check: it checks scripts against the tools that they call.
 
 // CheckEnv is what the command needs of the program.
 type CheckEnv struct {

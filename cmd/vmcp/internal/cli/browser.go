@@ -1,4 +1,3 @@
-// Package cli opens a login page in the user's browser and receives the redirect that ends the login (RFC 8252, 7.3).
 package cli
 
 import (
@@ -11,6 +10,8 @@ import (
 	"runtime"
 	"time"
 )
+
+// This part of the package opens a login page in the user's browser and receives the redirect that ends the login (RFC 8252, 7.3).
 
 // Callback is an HTTP server on 127.0.0.1 that receives the redirect at the end of a login.
 type Callback struct {

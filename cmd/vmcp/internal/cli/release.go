@@ -8,7 +8,7 @@ import (
 // This part of the package knows the version of this binary.
 
 // Set by the linker: the Go toolchain does not know the version of a release, and the rest only in some checkouts:
-// -ldflags "-X …/release.tag=1.2.0 -X …/release.commit=HASH -X …/release.date=2026-01-02T15:04:05Z -X …/release.dirty=true".
+// -ldflags "-X …/cli.tag=1.2.0 -X …/cli.commit=HASH -X …/cli.date=2026-01-02T15:04:05Z -X …/cli.dirty=true".
 var tag, commit, date, dirty string
 
 // Build is the version of this binary and what it was built from. Its JSON is that of "vmcp version".

@@ -1,9 +1,3 @@
-// Package editor finds what is being written at the end of a piece of Starlark:
-// a name, field, key or string, and inside which call, dict or index. It reads tokens
-// only, so that the text need not be a complete script.
-//
-//	At(`r = call_tool("shop_get_order", {"i`)
-//	// a key "i" of the second argument of call_tool, whose first is "shop_get_order"
 package editor
 
 import (
@@ -11,6 +5,13 @@ import (
 	"unicode"
 	"unicode/utf8"
 )
+
+// This part of the package finds what is being written at the end of a piece of Starlark:
+// a name, field, key or string, and inside which call, dict or index. It reads tokens
+// only, so that the text need not be a complete script.
+//
+//	At(`r = call_tool("shop_get_order", {"i`)
+//	// a key "i" of the second argument of call_tool, whose first is "shop_get_order"
 
 // Kind is what is being written.
 type Kind int

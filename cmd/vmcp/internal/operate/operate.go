@@ -1,5 +1,3 @@
-// Package operate has the commands that show the state of a running endpoint: vmcp status, logs, describe and doctor. They
-// read it from the API below /api/v1, which never contains the value of a variable.
 package operate
 
 import (
@@ -23,6 +21,9 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/display"
 	"github.com/vmcp-dev/vmcp/proxy/status"
 )
+
+// This part of the package has the commands that show the state of a running endpoint: vmcp status, logs, describe and doctor. They
+// read it from the API below /api/v1, which never contains the value of a variable.
 
 // maxDocument bounds a response of an endpoint, in bytes.
 const maxDocument = 64 << 20

@@ -1,5 +1,3 @@
-// Package serve has the commands about the program itself: its version, the schema of its configuration, and
-// its manual.
 package serve
 
 import (
@@ -15,6 +13,9 @@ import (
 
 	"github.com/vmcp-dev/vmcp/config"
 )
+
+// This part of the package has the commands about the program itself: its version, the schema of its configuration, and
+// its manual.
 
 // Env is what the commands need of the program.
 type Env struct {

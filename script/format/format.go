@@ -1,7 +1,7 @@
 // Package format formats scripts for vmcp fmt. It changes their layout only: after each
 // formatting the trees before and after are compared.
 //
-//	text, err := starfmt.Format(script.File{Name: "a.star", Source: src})
+//	text, err := format.Format(script.File{Name: "a.star", Source: src})
 //
 // The layout is that of buildifier, whose parser supports neither while nor bytes literals, and
 // differs in numbers and strings. So [disguise] replaces these by plain text of the same length
