@@ -10,7 +10,7 @@ import (
 	"github.com/vmcp-dev/vmcp/proxy"
 )
 
-const text = `
+const fingerprinted = `
 name: shop
 backends:
   - name: shop
@@ -19,8 +19,8 @@ backends:
 scripts: [tools]
 `
 
-// hash is the fingerprint of a configuration in a new folder with a script.
-func hash(t *testing.T, vmcp, script string) string {
+// fingerprintOf is the fingerprint of a configuration in a new folder with a script.
+func fingerprintOf(t *testing.T, vmcp, script string) string {
 	t.Helper()
 	dir := t.TempDir()
 	if err := os.MkdirAll(filepath.Join(dir, "tools", "lib"), 0o755); err != nil {
@@ -38,34 +38,34 @@ func hash(t *testing.T, vmcp, script string) string {
 	return proxy.Fingerprint(cfg)
 }
 
-// TestOf: comments, the order of keys, the folder and the values of variables do not change the hash; the content of the
+// TestFingerprint: comments, the order of keys, the folder and the values of variables do not change the hash; the content of the
 // file and its scripts does.
-func TestOf(t *testing.T) {
+func TestFingerprint(t *testing.T) {
 	const script = "def run(): return 1\n"
 	t.Setenv("FINGERPRINT_TOKEN", "one-value")
-	first := hash(t, text, script)
+	first := fingerprintOf(t, fingerprinted, script)
 	if len(first) != len("sha256:")+64 || !strings.HasPrefix(first, "sha256:") {
 		t.Errorf("hash = %s", first)
 	}
-	if got := hash(t, "# of a person\n"+strings.Replace(text, `{TOKEN: "${FINGERPRINT_TOKEN}", LEVEL: debug}`, `{LEVEL: debug, TOKEN: "${FINGERPRINT_TOKEN}"} # both`, 1), script); got != first {
+	if got := fingerprintOf(t, "# of a person\n"+strings.Replace(fingerprinted, `{TOKEN: "${FINGERPRINT_TOKEN}", LEVEL: debug}`, `{LEVEL: debug, TOKEN: "${FINGERPRINT_TOKEN}"} # both`, 1), script); got != first {
 		t.Error("a comment and the order of keys change the hash")
 	}
 	t.Setenv("FINGERPRINT_TOKEN", "another-value")
-	if got := hash(t, text, script); got != first {
+	if got := fingerprintOf(t, fingerprinted, script); got != first {
 		t.Error("the value of a variable changes the hash")
 	}
 	for _, change := range [][2]string{{"LEVEL: debug", "LEVEL: info"}, {"${FINGERPRINT_TOKEN}", "${FINGERPRINT_TOKEN:-none}"}, {"name: shop\nbackends", "name: shops\nbackends"}} {
-		if got := hash(t, strings.Replace(text, change[0], change[1], 1), script); got == first {
+		if got := fingerprintOf(t, strings.Replace(fingerprinted, change[0], change[1], 1), script); got == first {
 			t.Errorf("%s for %s does not change the hash", change[1], change[0])
 		}
 	}
-	if got := hash(t, text, "def run(): return 2\n"); got == first {
+	if got := fingerprintOf(t, fingerprinted, "def run(): return 2\n"); got == first {
 		t.Error("a script does not change the hash")
 	}
 }
 
-// TestOfGo: a configuration that was made in Go has a hash without its secrets.
-func TestOfGo(t *testing.T) {
+// TestFingerprintOfGo: a configuration that was made in Go has a hash without its secrets.
+func TestFingerprintOfGo(t *testing.T) {
 	of := func(token, url string) string {
 		cfg := &config.Config{Backends: []config.Backend{{Name: "a", URL: url, Headers: map[string]string{"Authorization": token}}}}
 		cfg.Complete()

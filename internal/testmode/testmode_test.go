@@ -1,4 +1,4 @@
-package internal_test
+package testmode_test
 
 import (
 	"context"

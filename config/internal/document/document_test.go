@@ -1,4 +1,4 @@
-package config_test
+package document_test
 
 import (
 	"reflect"
@@ -67,7 +67,7 @@ wait: 90s
 }
 
 // TestProblems: all problems are returned, each once, and the valid values are decoded.
-func TestDocumentProblems(t *testing.T) {
+func TestProblems(t *testing.T) {
 	for _, tt := range []struct{ yaml, want string }{
 		{"", "1:1: the file is empty; want at least backends: with one entry"},
 		{"name: a\n\tx: 1", "2:1: indented with a tab; YAML wants spaces"},

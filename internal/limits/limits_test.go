@@ -1,4 +1,4 @@
-package internal_test
+package limits_test
 
 import (
 	"reflect"

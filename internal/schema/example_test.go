@@ -1,4 +1,4 @@
-package internal_test
+package schema_test
 
 import (
 	"encoding/json"
