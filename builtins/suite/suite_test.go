@@ -1,4 +1,4 @@
-package builtins_test
+package suite_test
 
 import (
 	"encoding/json"
