@@ -1,4 +1,4 @@
-package backends_test
+package child_test
 
 import (
 	"bufio"

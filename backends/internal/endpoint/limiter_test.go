@@ -1,4 +1,4 @@
-package backends_test
+package endpoint_test
 
 import (
 	"testing"
