@@ -1,4 +1,4 @@
-package check_test
+package types_test
 
 import (
 	"slices"
