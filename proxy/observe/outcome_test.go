@@ -1,4 +1,4 @@
-package proxy_test
+package observe_test
 
 import (
 	"context"
