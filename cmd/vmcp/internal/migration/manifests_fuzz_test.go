@@ -1,4 +1,4 @@
-package main_test
+package migration_test
 
 import (
 	"os"
@@ -10,7 +10,7 @@ import (
 
 // FuzzCheck: arbitrary manifests get problems with positions, and cause no panic.
 func FuzzCheck(f *testing.F) {
-	for _, pattern := range []string{"testdata/manifests/*.yaml", "../../examples/kubernetes/*.yaml"} {
+	for _, pattern := range []string{"testdata/manifests/*.yaml", "../../../../examples/kubernetes/*.yaml"} {
 		names, err := filepath.Glob(pattern)
 		if err != nil || len(names) == 0 {
 			f.Fatalf("no seeds %s: %v", pattern, err)

@@ -1,4 +1,4 @@
-package main_test
+package operate_test
 
 import (
 	"bytes"

@@ -1,4 +1,4 @@
-package main_test
+package author_test
 
 import (
 	"os"
@@ -10,7 +10,7 @@ import (
 	"github.com/vmcp-dev/vmcp/config"
 )
 
-const examples = "../../examples/"
+const examples = "../../../../examples/"
 
 // run runs the tests of a configuration, and reports those that do not pass.
 func run(t *testing.T, o author.TestOptions) *suite.Report {

@@ -1,4 +1,4 @@
-package main_test
+package serve_test
 
 import (
 	"encoding/json"

@@ -1,4 +1,4 @@
-package main_test
+package cli_test
 
 import (
 	"bytes"
@@ -33,7 +33,7 @@ func written(t *testing.T, format string, problems diag.Problems) string {
 
 // TestSARIFFitsTheStandard validates the output by a schema of the standard's sections.
 func TestSARIFFitsTheStandard(t *testing.T) {
-	f, err := os.Open("testdata/report/sarif-2.1.0.json")
+	f, err := os.Open("testdata/sarif-2.1.0.json")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package main_test
+package author_test
 
 import (
 	"encoding/json"

@@ -1,4 +1,4 @@
-package main_test
+package migration_test
 
 import (
 	"flag"
@@ -14,8 +14,10 @@ import (
 	"github.com/vmcp-dev/vmcp/config/kube/object"
 )
 
+var update = flag.Bool("update", false, "rewrite the expected results")
+
 // refused are specs that the API server refuses, by kind.
-const refused = "../../config/kube/testdata/refused"
+const refused = "testdata/refused"
 
 // TestWhatTheAPIServerRefuses: they are also refused without a cluster, in the API server's words.
 func TestWhatTheAPIServerRefuses(t *testing.T) {
@@ -72,7 +74,7 @@ func TestCheck(t *testing.T) {
 			}
 			got := migration.Check([]migration.File{{Name: "m.yaml", Text: data}}).Error()
 			expected := strings.TrimSuffix(name, ".yaml") + ".want"
-			if updating() {
+			if *update {
 				if err := os.WriteFile(expected, []byte(got+"\n"), 0o644); err != nil {
 					t.Fatal(err)
 				}
@@ -106,7 +108,7 @@ func TestFilesReferToEachOther(t *testing.T) {
 
 // TestExamples: the manifests of the examples, and of the documentation, have no problems.
 func TestExamples(t *testing.T) {
-	files, err := filepath.Glob("../../examples/kubernetes/*.yaml")
+	files, err := filepath.Glob("../../../../examples/kubernetes/*.yaml")
 	if err != nil || len(files) < 3 {
 		t.Fatalf("%d examples, %v", len(files), err)
 	}
@@ -119,7 +121,7 @@ func TestExamples(t *testing.T) {
 			t.Error(found)
 		}
 	}
-	page, err := os.ReadFile("../../docs/kubernetes.md")
+	page, err := os.ReadFile("../../../../docs/kubernetes.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -149,7 +151,7 @@ func TestExamples(t *testing.T) {
 
 // TestThePageHasEveryReason: the documentation has every reason of a status.
 func TestThePageHasEveryReason(t *testing.T) {
-	page, err := os.ReadFile("../../docs/kubernetes.md")
+	page, err := os.ReadFile("../../../../docs/kubernetes.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -163,6 +165,3 @@ func TestThePageHasEveryReason(t *testing.T) {
 		}
 	}
 }
-
-// updating reports whether the flag -update, of a package that this one imports, is set.
-func updating() bool { return flag.Lookup("update").Value.String() == "true" }
