@@ -32,7 +32,7 @@ type person struct {
 // sit starts vmcp at a terminal, in the folder of the scripted sessions.
 func sit(t *testing.T, args ...string) *person {
 	dir := t.TempDir()
-	if err := os.CopyFS(dir, os.DirFS(filepath.Join("internal", "repl", "testdata"))); err != nil {
+	if err := os.CopyFS(dir, os.DirFS(filepath.Join("internal", "editor", "testdata"))); err != nil {
 		t.Fatal(err)
 	}
 	c := exec.Command("vmcp", args...)
