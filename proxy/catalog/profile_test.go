@@ -1,4 +1,4 @@
-package proxy_test
+package catalog_test
 
 import (
 	"strings"
