@@ -1,4 +1,4 @@
-package script_test
+package meter_test
 
 import (
 	"bytes"
