@@ -1,4 +1,4 @@
-package backends_test
+package http_test
 
 import (
 	"encoding/base64"
@@ -14,6 +14,8 @@ import (
 	"github.com/vmcp-dev/vmcp/examples/backends/http"
 	"github.com/vmcp-dev/vmcp/examples/backends/internal/toolclient"
 )
+
+type args = toolclient.Args
 
 type answer struct {
 	URL          string

@@ -1,4 +1,4 @@
-package backends_test
+package sqlite_test
 
 import (
 	"encoding/json"
@@ -11,6 +11,8 @@ import (
 	"github.com/vmcp-dev/vmcp/examples/backends/internal/toolclient"
 	"github.com/vmcp-dev/vmcp/examples/backends/sqlite"
 )
+
+type args = toolclient.Args
 
 type rows struct {
 	Columns   []string
@@ -34,7 +36,7 @@ func startSQLite(t *testing.T, o sqlite.Options) *toolclient.Client {
 	return toolclient.Start(t, d.Server())
 }
 
-// described is what describe_table of both database servers answers.
+// described is what describe_table answers.
 type described struct {
 	Table   string
 	Columns []struct {

@@ -1,8 +1,9 @@
 //go:build unix
 
-package backends_test
+package postgres_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -13,6 +14,24 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/testmode"
 	"github.com/vmcp-dev/vmcp/script/durable/runstest"
 )
+
+type args = toolclient.Args
+
+type rows struct {
+	Columns   []string
+	Rows      json.RawMessage
+	Truncated bool
+}
+
+// described is what describe_table answers.
+type described struct {
+	Table   string
+	Columns []struct {
+		Name, Type           string
+		Nullable, PrimaryKey bool
+		Default              *string
+	}
+}
 
 type affected struct {
 	RowsAffected int64
