@@ -300,7 +300,7 @@ var asleep = regexp.MustCompile(`sleep\(\d\)`)
 func TestTheAttacks(t *testing.T) {
 	w := newWorkers(t)
 	bounds := script.Limits{Time: limits.Duration(5 * time.Minute), Memory: 32 << 20, Steps: 200_000}
-	for _, pattern := range []string{"../../test/attacks/testdata/*.star", "../testdata/attacks/*.star"} {
+	for _, pattern := range []string{"../../test/attacks/testdata/*.star", "../../script/testdata/attacks/*.star"} {
 		files, err := filepath.Glob(pattern)
 		if err != nil || len(files) == 0 {
 			t.Fatal("no files", err)
