@@ -60,7 +60,7 @@ type Tool struct {
 	Pos    diag.Pos
 }
 
-// Codes of the problems of this package; package flow has those of types.
+// Codes of the problems of this package; package types has those of types.
 const (
 	codeSyntax      = "syntax"
 	codeUndefined   = "undefined"

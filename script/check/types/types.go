@@ -79,7 +79,7 @@ type Atom struct {
 	Name string
 	// Base identifies what an atom is a variant of; variants of one are merged.
 	Base *Atom
-	// Fn is the function; package flow defines its type.
+	// Fn is the function; flow.go defines its type.
 	Fn any
 	// Set has all values that a literal of a closed set could have been; nil for a literal of the script.
 	Set []any
