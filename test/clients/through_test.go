@@ -292,7 +292,7 @@ func checkPage(t *testing.T, text string) {
 // TestDefinitions lists odd definitions through the proxy with the real clients.
 func TestDefinitions(t *testing.T) {
 	cmd := exec.CommandContext(deadline(t), world.npm.Node(), filepath.Join(world.dir, "definitions.mjs"))
-	file, err := filepath.Abs("../../internal/definition/testdata/definitions.json")
+	file, err := filepath.Abs("../../proxy/catalog/testdata/definitions.json")
 	if err != nil {
 		t.Fatal(err)
 	}

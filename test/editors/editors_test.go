@@ -29,7 +29,7 @@ func TestLanguageServer(t *testing.T) {
 	dir := t.TempDir()
 	c, err := rig.Program(ctx, dir, files, "drive.mjs")
 	if err == nil {
-		err = os.CopyFS(filepath.Join(dir, "shop"), os.DirFS("../../cmd/vmcp/internal/lsp/testdata/shop"))
+		err = os.CopyFS(filepath.Join(dir, "shop"), os.DirFS("../../cmd/vmcp/internal/editor/testdata/shop"))
 	}
 	if err != nil {
 		t.Fatal(err)
