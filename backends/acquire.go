@@ -131,7 +131,7 @@ func (b *Backend) keyOf(c *conn.Conn, caller *Caller) (key Key, oneAtATime bool,
 	switch err {
 	case nil:
 		return key, oneAtATime, nil
-	case SharingErrTooLarge:
+	case ErrSharingTooLarge:
 		return key, false, &Error{Backend: b.name, Kind: TooLarge, Err: err}
 	}
 	return key, false, &Error{Backend: b.name, Kind: Unavailable, Err: err}

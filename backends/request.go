@@ -11,14 +11,6 @@ type (
 	Response = conn.Response
 	// Caller is the client that a call is made for.
 	Caller = conn.Caller
-	// sink receives the messages that a backend sends during a call.
-	sink = conn.Sink
-	// An offerer is a Sink that can also accept a notification without blocking.
-	offerer = conn.Offerer
-	// A leaver is a Sink that reports whether its client session has ended.
-	leaver = conn.Leaver
-	// A poller is a Sink that is notified when the response has to be polled for.
-	poller = conn.Poller
 	// Error is the failure of a call without a response.
 	Error = conn.Error
 	// Kind classifies an Error, above all by whether the call may have been executed.

@@ -122,8 +122,8 @@ const maxCapabilities = 16 << 10
 var (
 	// errNobody refuses a caller without an identity for an exclusive session.
 	errNobody = errors.New("sessions: exclusive needs a separate session for each client, and this caller cannot be distinguished from others: revision 2026-07-28 has no sessions, and the request is not authenticated; set incomingAuth: {type: local} where listen is a loopback address, or a login there; or use a client of an earlier revision, or sessions: auto")
-	// SharingErrTooLarge refuses a caller with more than maxCapabilities bytes of capabilities.
-	SharingErrTooLarge = fmt.Errorf("the declared capabilities are larger than %d bytes", maxCapabilities)
+	// ErrSharingTooLarge refuses a caller with more than maxCapabilities bytes of capabilities.
+	ErrSharingTooLarge = fmt.Errorf("the declared capabilities are larger than %d bytes", maxCapabilities)
 )
 
 // KeyOf returns the key of the private session for a call for c. oneAtATime is set where that
@@ -138,7 +138,7 @@ func (b *SharingBackend) KeyOf(c *SharingCaller) (key Key, oneAtATime bool, err 
 	case exclusive && c.Principal == "":
 		return key, false, errNobody
 	case len(c.Capabilities) > maxCapabilities:
-		return key, false, SharingErrTooLarge
+		return key, false, ErrSharingTooLarge
 	}
 	sum := sha256.Sum256(c.Capabilities)
 	oneAtATime = !exclusive && (b.Stdio || b.SSE && c.asks())

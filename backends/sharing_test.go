@@ -116,7 +116,7 @@ func apart(b backends.SharingBackend, c backends.SharingCaller) string {
 func TestCapabilitiesAreBounded(t *testing.T) {
 	large := json.RawMessage(strings.Repeat(" ", 17<<10) + "{}")
 	b := backends.SharingBackend{KeepsState: true}
-	if _, _, err := b.KeyOf(&backends.SharingCaller{Principal: "ann", Capabilities: large}); err != backends.SharingErrTooLarge {
+	if _, _, err := b.KeyOf(&backends.SharingCaller{Principal: "ann", Capabilities: large}); err != backends.ErrSharingTooLarge {
 		t.Errorf("of a principal: %v", err)
 	}
 	if _, _, err := b.KeyOf(&backends.SharingCaller{Session: "s1", Capabilities: large}); err != nil {

@@ -24,7 +24,6 @@ type (
 	storageStatus = status.Storage
 	BackendStatus = status.DetailsBackend
 	ToolStatus    = status.DetailsTool
-	profileStatus = status.DetailsProfile
 )
 
 // Status returns the state of the backends, the tools with their origin, including hidden ones, and the problems.
