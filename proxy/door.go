@@ -31,7 +31,7 @@ import (
 //     clients. wire.Method.Call says which methods are calls.
 //
 // Both do the same in the same order: they decide whether it may be done; it is done, within a span; it is counted and
-// logged with its outcome. A rule about who may do what, a quota or an audit belongs into call and admit, after the
+// logged with its outcome. A rule about who may do what, a quota or an audit belongs in call and admit, after the
 // entry was found and before anything is done, and nowhere else.
 //
 // What is refused before is no request of a client: invalid frames, requests that the edge refuses for their Origin,

@@ -1,10 +1,10 @@
 // Package catalog is what clients can name: the tools, prompts, resources and templates of all backends, and the
 // scripted tools, under exposed names.
 //
-// ScriptedTool compiles the scripts of a configuration; Build makes a Catalog of them and of what the backends
+// Compile makes scripted tools of the scripts of a configuration; Build makes a Catalog of them and of what the backends
 // offer at one moment. A Catalog is immutable; its owner replaces it as a whole.
 //
-//	scripts, problems := scripted.Compile(cfg, scripted.Known{})
+//	scripts, problems := catalog.Compile(cfg, catalog.Known{})
 //	c := catalog.Build(cfg, set.All(), nil, scripts, introduction)
 //	e := c.Find(catalog.Tool("github_search"))
 package catalog
@@ -107,7 +107,7 @@ type Entry struct {
 	contested  bool               // another backend wants the name, too
 	index      int                // index in Catalog.entries, if it is in a list
 	headers    []wire.HeaderParam // x-mcp-header declarations of a tool
-	repeatable *bool              // whether the configuration allows to repeat a call; nil: not configured
+	repeatable *bool              // whether the configuration allows repeating a call; nil: not configured
 	distrusted bool               // the backend's own annotations about that are ignored
 	match      *uritemplate.Template
 	literal    string // the text of a template before its first variable

@@ -1,5 +1,5 @@
 // Package policy decides what a principal may do: call a tool, get a prompt, read a resource.
-// It knows neither HTTP nor MCP.
+// It knows neither HTTP nor MCP. Rate limits are in quota.go.
 //
 //	set, problems := policy.Compile(cfg)
 //	bob := set.Principal(policy.Identity{Subject: "bob", Groups: []string{"dev"}})

@@ -14,7 +14,7 @@ import (
 // This part of the package limits the rate of tool calls: of all principals, of each principal, and of each tool. It
 // is independent of HTTP and MCP.
 //
-//	var q quota.Quota
+//	var q policy.Quota
 //	q.Apply(cfg.RateLimiting)
 //	if over := q.Take(principal, "github_search", "github.search"); over != nil {
 //		// refused; may be retried after over.RetryAfter

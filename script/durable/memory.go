@@ -19,7 +19,7 @@ import (
 
 var errClosed = fmt.Errorf("%w: it is closed", ErrUnavailable)
 
-// MemoryStore is a runs.Store in memory. New makes one.
+// MemoryStore is a Store in memory. NewMemory makes one.
 type MemoryStore struct {
 	options Options
 	pool    *script.Pool
@@ -56,7 +56,7 @@ func NewMemory(o Options, in *script.Pool) *MemoryStore {
 	return &MemoryStore{options: o.WithDefaults(), pool: in, runs: map[string]*run{}, live: map[string]*run{}, keys: map[[2]string]*run{}, changed: make(chan struct{}), of: map[string]int64{}, ended: list.New()}
 }
 
-// Start implements [runs.Store].
+// Start implements [Store].
 func (s *MemoryStore) Start(_ context.Context, r Run) (Run, bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -66,7 +66,7 @@ func (s *MemoryStore) Start(_ context.Context, r Run) (Run, bool, error) {
 	return s.add(r).copied(), true, nil
 }
 
-// Create implements [runs.Store].
+// Create implements [Store].
 func (s *MemoryStore) Create(_ context.Context, r Run, owner string, entries []script.Entry) (Lease, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -156,7 +156,7 @@ func (s *MemoryStore) forget(r *run) {
 	s.outbox = slices.DeleteFunc(s.outbox, func(t queued) bool { return t.Run == r.ID })
 }
 
-// Acquire implements [runs.Store].
+// Acquire implements [Store].
 func (s *MemoryStore) Acquire(_ context.Context, id, owner string) (Lease, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -202,7 +202,7 @@ func (s *MemoryStore) open(id string) (*run, error) {
 	return r, nil
 }
 
-// Due implements [runs.Store].
+// Due implements [Store].
 func (s *MemoryStore) Due(_ context.Context, n int) ([]string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -223,7 +223,7 @@ func (s *MemoryStore) Due(_ context.Context, n int) ([]string, error) {
 
 func past(t, now time.Time) bool { return !t.IsZero() && !t.After(now) }
 
-// List implements [runs.Store].
+// List implements [Store].
 func (s *MemoryStore) List(_ context.Context, f Filter) ([]Summary, string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -267,7 +267,7 @@ func (r *run) summary() Summary {
 	}
 }
 
-// Get implements [runs.Store].
+// Get implements [Store].
 func (s *MemoryStore) Get(_ context.Context, id string) (Run, []script.Entry, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -288,7 +288,7 @@ func (r *run) copied() Run {
 	return c
 }
 
-// Prune implements [runs.Store].
+// Prune implements [Store].
 func (s *MemoryStore) Prune(_ context.Context, o Old) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -303,10 +303,10 @@ func (s *MemoryStore) Prune(_ context.Context, o Old) (int, error) {
 	return n, nil
 }
 
-// Sealed implements [runs.Store]: runs in memory are not sealed.
+// Sealed implements [Store]: runs in memory are not sealed.
 func (s *MemoryStore) Sealed(context.Context) (map[string]int, error) { return nil, nil }
 
-// Stats implements [runs.Store].
+// Stats implements [Store].
 func (s *MemoryStore) Stats(context.Context) (Stats, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -323,7 +323,7 @@ func (s *MemoryStore) Stats(context.Context) (Stats, error) {
 	return st, nil
 }
 
-// Changed implements [runs.Store].
+// Changed implements [Store].
 func (s *MemoryStore) Changed() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -336,10 +336,10 @@ func (s *MemoryStore) notify() {
 	s.changed = make(chan struct{})
 }
 
-// Ping implements [runs.Store].
+// Ping implements [Store].
 func (s *MemoryStore) Ping(context.Context) error { return nil }
 
-// Close implements [runs.Store].
+// Close implements [Store].
 func (s *MemoryStore) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -20,10 +20,10 @@ type lease struct {
 	once sync.Once
 }
 
-// Run implements [runs.lease].
+// Run implements [Lease].
 func (l *lease) Run() Run { return l.taken }
 
-// Lost implements [runs.lease].
+// Lost implements [Lease].
 func (l *lease) Lost() <-chan struct{} { return l.lost }
 
 // lose closes Lost.
@@ -137,7 +137,7 @@ func (s *MemoryStore) release(r *run, key string) {
 // Close implements [script.Journal].
 func (l *lease) Close() error { return nil }
 
-// Ask implements [runs.lease].
+// Ask implements [Lease].
 func (l *lease) Ask(_ context.Context, q ...Question) error {
 	defer l.s.mu.Unlock()
 	if err := l.lock(); err != nil {
@@ -173,7 +173,7 @@ func find(r *run, key string) *Question {
 	return &r.Questions[i]
 }
 
-// Answers implements [runs.lease].
+// Answers implements [Lease].
 func (l *lease) Answers(context.Context) ([]Question, error) {
 	l.s.mu.Lock()
 	defer l.s.mu.Unlock()
@@ -183,7 +183,7 @@ func (l *lease) Answers(context.Context) ([]Question, error) {
 	return slices.Clone(l.r.Questions), nil
 }
 
-// End implements [runs.lease].
+// End implements [Lease].
 func (l *lease) End(_ context.Context, o Outcome) error {
 	defer l.s.mu.Unlock()
 	if err := l.lock(); err != nil {

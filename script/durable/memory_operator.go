@@ -34,7 +34,7 @@ func answered(r *run, o Outcome) bool {
 	return slices.ContainsFunc(o.Questions, func(q Question) bool { return find(r, q.Key).Answer != nil })
 }
 
-// strip removes the parts of an ended run that are not kept, see runs.Keep.
+// strip removes the parts of an ended run that are not kept, see Keep.
 func (s *MemoryStore) strip(r *run) {
 	if s.options.Keep == KeepFull && !r.givenUp {
 		return
@@ -52,7 +52,7 @@ func (s *MemoryStore) strip(r *run) {
 	}
 }
 
-// Answer implements [runs.Store].
+// Answer implements [Store].
 func (s *MemoryStore) Answer(_ context.Context, id, key string, answer json.RawMessage) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -80,7 +80,7 @@ func (s *MemoryStore) Answer(_ context.Context, id, key string, answer json.RawM
 	return nil
 }
 
-// Resolve implements [runs.Store].
+// Resolve implements [Store].
 func (s *MemoryStore) Resolve(_ context.Context, id, key string, to Resolution) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -107,7 +107,7 @@ func (s *MemoryStore) Resolve(_ context.Context, id, key string, to Resolution) 
 	return nil
 }
 
-// Cancel implements [runs.Store].
+// Cancel implements [Store].
 func (s *MemoryStore) Cancel(_ context.Context, id, reason string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -130,7 +130,7 @@ func (s *MemoryStore) uncount(r *run) {
 	}
 }
 
-// Resume implements [runs.Store].
+// Resume implements [Store].
 func (s *MemoryStore) Resume(_ context.Context, id string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -26,7 +26,7 @@ func (s *MemoryStore) enqueue(r *run) {
 	s.outbox = append(s.outbox, queued{Event: Event{Run: r.ID, Tool: r.Tool, State: r.State, Epoch: r.Epoch, At: r.Updated}})
 }
 
-// Claim implements [runs.Outbox].
+// Claim implements [Outbox].
 func (s *MemoryStore) Claim(_ context.Context, n int, hold time.Duration) (claimed []Event, _ error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -42,7 +42,7 @@ func (s *MemoryStore) Claim(_ context.Context, n int, hold time.Duration) (claim
 	return claimed, nil
 }
 
-// Sent implements [runs.Outbox].
+// Sent implements [Outbox].
 func (s *MemoryStore) Sent(_ context.Context, e Event) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -52,7 +52,7 @@ func (s *MemoryStore) Sent(_ context.Context, e Event) error {
 	return nil
 }
 
-// Later implements [runs.Outbox].
+// Later implements [Outbox].
 func (s *MemoryStore) Later(_ context.Context, e Event, in time.Duration) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -67,7 +67,7 @@ func (s *MemoryStore) index(e Event) int {
 	return slices.IndexFunc(s.outbox, func(t queued) bool { return t.Run == e.Run && t.State == e.State && t.Epoch == e.Epoch })
 }
 
-// Uncounted implements [runs.Store].
+// Uncounted implements [Store].
 func (s *MemoryStore) Uncounted(_ context.Context, n int) ([]Event, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

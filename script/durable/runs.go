@@ -6,13 +6,13 @@
 // outcome. Between owners it waits: for the answer to a question, for its wake time, or for the
 // resolution of a call in doubt. Each acquisition begins a new epoch, and writes of earlier owners are refused.
 //
-//	store := memory.New(runs.Options{}, nil)
-//	run, _, err := store.Start(ctx, runs.Run{Tool: "onboard", Args: args})
+//	store := durable.NewMemory(durable.Options{}, nil)
+//	run, _, err := store.Start(ctx, durable.Run{Tool: "onboard", Args: args})
 //	lease, err := store.Acquire(ctx, run.ID, owner)
 //	res, err := program.Run(ctx, script.RunOptions{Args: args, Journal: lease})
-//	err = lease.End(ctx, runs.Outcome{State: runs.Done, Result: result})
+//	err = lease.End(ctx, durable.Outcome{State: durable.Done, Result: result})
 //
-// The stores are the packages memory, and sqlstore for SQLite and PostgreSQL. All of them pass the
+// The stores are MemoryStore here, and package sqlstore for SQLite and PostgreSQL. All of them pass the
 // contract test of package runstest.
 package durable
 

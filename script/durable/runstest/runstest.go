@@ -24,7 +24,7 @@ import (
 // the same value each time.
 type Open func(t *testing.T, o durable.Options) durable.Store
 
-// Test checks that a store implements [runs.Store] and [runs.lease] as documented. fresh returns the
+// Test checks that a store implements [durable.Store] and [durable.Lease] as documented. fresh returns the
 // Open function of an empty store.
 func Test(t *testing.T, fresh func(t *testing.T) Open) {
 	for _, tt := range []struct {

@@ -30,7 +30,7 @@ type stmt struct {
 }
 
 // database is SQLite or PostgreSQL. Errors of its methods name the operation and the database, and are
-// runs.ErrUnavailable or runs.ErrDamaged; errors of the functions that are passed in are returned unchanged.
+// durable.ErrUnavailable or durable.ErrDamaged; errors of the functions that are passed in are returned unchanged.
 type database interface {
 	// write runs f in a transaction that is durable when write returns. f may be run again.
 	write(ctx context.Context, f func(tx) error) error

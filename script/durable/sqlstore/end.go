@@ -8,7 +8,7 @@ import (
 	"github.com/vmcp-dev/vmcp/script/durable"
 )
 
-// Ask implements [runs.lease].
+// Ask implements [durable.Lease].
 func (l *lease) Ask(ctx context.Context, q ...durable.Question) error {
 	l.writing.Lock()
 	defer l.writing.Unlock()
@@ -42,7 +42,7 @@ func (l *lease) ask(questions []durable.Question) []stmt {
 	return stmts
 }
 
-// Answers implements [runs.lease].
+// Answers implements [durable.Lease].
 func (l *lease) Answers(ctx context.Context) (found []durable.Question, err error) {
 	err = l.s.db.read(ctx, func(t snapshot) error {
 		found, err = l.s.questions(ctx, t, l.id)
@@ -51,7 +51,7 @@ func (l *lease) Answers(ctx context.Context) (found []durable.Question, err erro
 	return found, err
 }
 
-// End implements [runs.lease].
+// End implements [durable.Lease].
 func (l *lease) End(ctx context.Context, o durable.Outcome) error {
 	l.mu.Lock()
 	if l.timer != nil {
@@ -139,7 +139,7 @@ func (l *lease) forget() {
 }
 
 // outline runs statements, the first of which is a fence, and replaces the run's entries by their
-// runs.Outline.
+// durable.Outline.
 func (s *Store) outline(ctx context.Context, t tx, id string, stmts []stmt) error {
 	for i, st := range stmts {
 		n, err := t.exec(ctx, st.sql, st.args...)

@@ -116,10 +116,10 @@ func (s *Store) newLease(r durable.Run, c *chain, j *stored) *lease {
 	return l
 }
 
-// Run implements [runs.lease].
+// Run implements [durable.Lease].
 func (l *lease) Run() durable.Run { return l.taken }
 
-// Lost implements [runs.lease].
+// Lost implements [durable.Lease].
 func (l *lease) Lost() <-chan struct{} { return l.lost }
 
 func (l *lease) lose() { l.once.Do(func() { close(l.lost) }) }

@@ -40,7 +40,7 @@ func (w *where) text() string {
 	return " WHERE " + strings.Join(w.terms, " AND ")
 }
 
-// List implements [runs.Store].
+// List implements [durable.Store].
 func (s *Store) List(ctx context.Context, f durable.Filter) ([]durable.Summary, string, error) {
 	w, err := listed(f)
 	if err != nil {
@@ -123,7 +123,7 @@ const due = `SELECT id FROM (
 	SELECT * FROM (SELECT id, wake FROM @runs WHERE state NOT IN ('done', 'failed', 'cancelled') AND expires > 0 AND expires <= (SELECT {now}) AND lease <= (SELECT {now}) ORDER BY expires LIMIT ?) AS expired
 ) AS due ORDER BY wake LIMIT ?`
 
-// Due implements [runs.Store].
+// Due implements [durable.Store].
 func (s *Store) Due(ctx context.Context, n int) (ids []string, err error) {
 	err = s.db.read(ctx, func(t snapshot) error {
 		ids = nil
@@ -137,7 +137,7 @@ func (s *Store) Due(ctx context.Context, n int) (ids []string, err error) {
 	return ids, err
 }
 
-// Sealed implements [runs.Store].
+// Sealed implements [durable.Store].
 func (s *Store) Sealed(ctx context.Context) (counts map[string]int, err error) {
 	err = s.db.read(ctx, func(t snapshot) error {
 		counts = map[string]int{}
@@ -156,7 +156,7 @@ func (s *Store) Sealed(ctx context.Context) (counts map[string]int, err error) {
 	return counts, err
 }
 
-// Stats implements [runs.Store].
+// Stats implements [durable.Store].
 func (s *Store) Stats(ctx context.Context) (st durable.Stats, err error) {
 	err = s.db.read(ctx, func(t snapshot) error {
 		st = durable.Stats{States: map[durable.State]int{}}

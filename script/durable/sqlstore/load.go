@@ -31,7 +31,7 @@ type stored struct {
 
 const columns = `tool, principal, COALESCE(dedupe, ''), program, about, header, state, epoch, owner, lease, wake, updated, entries, bytes, doubts, head, keys, result, {now}`
 
-// load reads and verifies a run. The error is runs.ErrUnknown, runs.ErrDamaged or runs.ErrSealed; with the last
+// load reads and verifies a run. The error is durable.ErrUnknown, durable.ErrDamaged or durable.ErrSealed; with the last
 // two it returns the parts that were read, too.
 func (s *Store) load(ctx context.Context, t snapshot, id string) (*stored, error) {
 	return s.loadAll(ctx, t, id, false)
@@ -252,7 +252,7 @@ func (s *Store) questions(ctx context.Context, t tx, id string) (found []durable
 	return found, err
 }
 
-// Get implements [runs.Store].
+// Get implements [durable.Store].
 func (s *Store) Get(ctx context.Context, id string) (durable.Run, []script.Entry, error) {
 	var j *stored
 	err := s.db.read(ctx, func(t snapshot) (err error) {
@@ -265,7 +265,7 @@ func (s *Store) Get(ctx context.Context, id string) (durable.Run, []script.Entry
 	return j.run, j.entries, err
 }
 
-// Acquire implements [runs.Store].
+// Acquire implements [durable.Store].
 func (s *Store) Acquire(ctx context.Context, id, owner string) (durable.Lease, error) {
 	var l *lease
 	var refused error

@@ -22,7 +22,7 @@ type How struct {
 	Wrote func(took time.Duration, err error)
 }
 
-// Store opens the store that c.SessionStorage names. The ring has its keys, nil for memory: replacing
+// Open opens the store that c.SessionStorage names. The ring has its keys, nil for memory: replacing
 // them takes effect at once.
 func Open(ctx context.Context, c *config.Config, how How) (durablepkg.Store, *durablepkg.Ring, error) {
 	s := c.SessionStorage

@@ -37,7 +37,7 @@ func (s *Store) change(ctx context.Context, id string, f func(t tx, j *stored) e
 	return err
 }
 
-// Answer implements [runs.Store].
+// Answer implements [durable.Store].
 func (s *Store) Answer(ctx context.Context, id, key string, answer json.RawMessage) error {
 	s.writeLocal(ctx, id)
 	return s.change(ctx, id, func(t tx, j *stored) error {
@@ -70,7 +70,7 @@ func (s *Store) withKey(keys []string) string {
 	return strings.Join(keys, " ")
 }
 
-// Resolve implements [runs.Store].
+// Resolve implements [durable.Store].
 func (s *Store) Resolve(ctx context.Context, id, key string, to durable.Resolution) error {
 	return s.change(ctx, id, func(t tx, _ *stored) error {
 		j, err := s.loadLocked(ctx, t, id)
@@ -151,7 +151,7 @@ func (s *Store) rewrite(ctx context.Context, t tx, id string, c *chain, e script
 	return err
 }
 
-// Cancel implements [runs.Store].
+// Cancel implements [durable.Store].
 func (s *Store) Cancel(ctx context.Context, id, reason string) error {
 	err := s.change(ctx, id, func(t tx, j *stored) error {
 		result := s.sealResult(id, durable.Outcome{State: durable.Cancelled, Error: reason}, false)
@@ -172,7 +172,7 @@ func (s *Store) Cancel(ctx context.Context, id, reason string) error {
 	return err
 }
 
-// Resume implements [runs.Store].
+// Resume implements [durable.Store].
 func (s *Store) Resume(ctx context.Context, id string) error {
 	return s.change(ctx, id, func(t tx, j *stored) error {
 		if j.run.Owner != "" && j.lease > j.now {
@@ -183,7 +183,7 @@ func (s *Store) Resume(ctx context.Context, id string) error {
 	})
 }
 
-// Prune implements [runs.Store].
+// Prune implements [durable.Store].
 func (s *Store) Prune(ctx context.Context, o durable.Old) (int, error) {
 	total := 0
 	for {

@@ -19,7 +19,7 @@ func (s *Store) enqueue(id string, state durable.State, epoch int64) []stmt {
 		ON CONFLICT DO NOTHING`, []any{id, string(state), epoch, id, epoch, string(state)}}}
 }
 
-// Claim implements [runs.Outbox].
+// Claim implements [durable.Outbox].
 func (s *Store) Claim(ctx context.Context, n int, hold time.Duration) (claimed []durable.Event, err error) {
 	waiting := false
 	if err := s.db.read(ctx, func(t snapshot) error {
@@ -61,7 +61,7 @@ func (s *Store) events(ctx context.Context, t tx, n int) (found []durable.Event,
 	return found, err
 }
 
-// Sent implements [runs.Outbox].
+// Sent implements [durable.Outbox].
 func (s *Store) Sent(ctx context.Context, e durable.Event) error {
 	return s.db.write(ctx, func(t tx) error {
 		_, err := t.exec(ctx, `DELETE FROM @outbox WHERE run = ? AND event = ? AND epoch = ?`, e.Run, string(e.State), e.Epoch)
@@ -69,7 +69,7 @@ func (s *Store) Sent(ctx context.Context, e durable.Event) error {
 	})
 }
 
-// Later implements [runs.Outbox].
+// Later implements [durable.Outbox].
 func (s *Store) Later(ctx context.Context, e durable.Event, in time.Duration) error {
 	return s.db.write(ctx, func(t tx) error {
 		_, err := t.exec(ctx, `UPDATE @outbox SET next = {now} + ? WHERE run = ? AND event = ? AND epoch = ?`, in.Microseconds(), e.Run, string(e.State), e.Epoch)
@@ -87,7 +87,7 @@ func (s *Store) uncounted(id, tool string, state durable.State, epoch int64) stm
 // endOf is the prefix of the event of an end that is to be counted.
 const endOf = "#"
 
-// Uncounted implements [runs.Store].
+// Uncounted implements [durable.Store].
 func (s *Store) Uncounted(ctx context.Context, n int) (ended []durable.Event, err error) {
 	found, err := s.allUncounted(ctx, n)
 	if err != nil || len(found) == 0 {

@@ -9,7 +9,7 @@ import (
 )
 
 // This part of the package converts the settings of a configuration for stored runs into the types of the
-// stores. It imports no database: see runs/open for that.
+// stores. It imports no database: see open.go for that.
 
 // settingsOptions returns the options of c.Runs.
 func settingsOptions(c *config.Config) durable.Options {
@@ -28,7 +28,7 @@ func settingsOptions(c *config.Config) durable.Options {
 	return o
 }
 
-// Keys returns the keys of c.SessionStorage, for [seal.New].
+// Keys returns the keys of c.SessionStorage, for [durable.NewSeal].
 func Keys(c *config.Config) []durable.Key {
 	var keys []durable.Key
 	for _, k := range c.SessionStorage.Keys {

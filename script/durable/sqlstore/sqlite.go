@@ -216,7 +216,7 @@ func (f *file) failure(what string, err error) error {
 	return fmt.Errorf("%w: %s: %s: %w", durable.ErrUnavailable, f.path, what, err)
 }
 
-// damage is an error of a whole database that is damaged or incomplete. It is runs.ErrDamaged for errors.Is.
+// damage is an error of a whole database that is damaged or incomplete. It is durable.ErrDamaged for errors.Is.
 type damage string
 
 func (d damage) Error() string { return string(d) }

@@ -15,7 +15,7 @@ import (
 	"github.com/vmcp-dev/vmcp/script"
 )
 
-// Start implements [runs.Store].
+// Start implements [durable.Store].
 func (s *Store) Start(ctx context.Context, r durable.Run) (durable.Run, bool, error) {
 	n := s.fresh(r)
 	err := s.db.write(ctx, func(t tx) error { return s.insert(ctx, t, n, s.head(n.ID, &chain{}), nil) })
@@ -29,7 +29,7 @@ func (s *Store) Start(ctx context.Context, r durable.Run) (durable.Run, bool, er
 	return old, false, err
 }
 
-// Create implements [runs.Store].
+// Create implements [durable.Store].
 func (s *Store) Create(ctx context.Context, r durable.Run, owner string, entries []script.Entry) (durable.Lease, error) {
 	n := s.fresh(r)
 	n.Owner, n.Epoch = owner, 1

@@ -4,7 +4,7 @@
 // Only sealed data (durable.Ring) is trusted: the seal of a row is bound to its table and key, and the
 // head of a run authenticates the seals of all its entries and their number. So a row that is missing,
 // outdated or copied from another place is detected when the run is read. Such a run fails
-// (runs.ErrDamaged); it is never executed with a wrong value.
+// (durable.ErrDamaged); it is never executed with a wrong value.
 //
 // The owner of a run has its chain in memory and writes the head with every change, in one transaction
 // that begins with the fence: an UPDATE of the run's row that changes no row if the run has another
@@ -37,7 +37,7 @@ type Options struct {
 	Wrote func(took time.Duration, err error)
 }
 
-// Store is a runs.Store in a database. OpenSQLite and OpenPostgres open one.
+// Store is a durable.Store in a database. OpenSQLite and OpenPostgres open one.
 type Store struct {
 	options Options
 	ring    *durable.Ring
@@ -94,7 +94,7 @@ func (s *Store) unseal(where string, sealed []byte) ([]byte, error) {
 	return text, nil
 }
 
-// Changed implements [runs.Store].
+// Changed implements [durable.Store].
 func (s *Store) Changed() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -234,7 +234,7 @@ func (s *Store) loseLocal(id string) {
 	}
 }
 
-// Ping implements [runs.Store].
+// Ping implements [durable.Store].
 func (s *Store) Ping(ctx context.Context) error {
 	return s.db.read(ctx, func(t snapshot) error {
 		var n int64
@@ -242,7 +242,7 @@ func (s *Store) Ping(ctx context.Context) error {
 	})
 }
 
-// Close implements [runs.Store].
+// Close implements [durable.Store].
 func (s *Store) Close() error {
 	s.mu.Lock()
 	if s.closed {

@@ -45,7 +45,7 @@ of ToolHive in spec.from.toolhive.`,
 			return write(toolhive.Convert(manifests), out, say)
 		},
 	}
-	c.Flags().StringVar(&from, "from", "", "the product the product the product whose `objects` the files have: toolhive")
+	c.Flags().StringVar(&from, "from", "", "the product whose `objects` the files have: toolhive")
 	return c
 }
 

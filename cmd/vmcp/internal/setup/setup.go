@@ -1,4 +1,4 @@
-// Package setup has the commands that write configurations: vmcp import, add, remove and init.
+// Package setup has the commands that write configurations: vmcp import, add, remove, init and connect.
 package setup
 
 import (
