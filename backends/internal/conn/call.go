@@ -67,7 +67,7 @@ const (
 // private connection a slow caller blocks the stream, and so the backend. A stream that clients
 // share is never blocked: messages go to the call's queue, which the calling goroutine drains, and
 // a call whose queue is full is cancelled with queue.ErrFull. Notifications of a GET stream that
-// clients share may be dropped instead (Offerer).
+// clients share may be dropped instead (offerer).
 func (c *call) deliver(m wire.Message, by via) {
 	switch {
 	case c.queue == nil:
@@ -105,7 +105,7 @@ func (c *call) handle(m wire.Message, by via) {
 
 // notify passes a notification to the sink. The call's timeout is suspended while the sink blocks.
 func (c *call) notify(method string, params json.RawMessage, shared bool) {
-	if o, ok := c.sink().(Offerer); ok && shared {
+	if o, ok := c.sink().(offerer); ok && shared {
 		o.Offer(method, params)
 		return
 	}

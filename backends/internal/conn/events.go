@@ -42,7 +42,7 @@ func (h *httpTransport) readEvents(k *call, resp *http.Response) (*Response, err
 		if h.c.Modern || pos.Last == "" || quiet > endpoint.MaxResumes || k.ctx.Err() != nil {
 			return nil, h.c.d.Failure(k.ctx, fmt.Errorf("%s: the response stream ended early: %w", k.method, err), true)
 		}
-		if p, ok := k.sink().(Poller); ok {
+		if p, ok := k.sink().(poller); ok {
 			p.Polled(pos.Retry)
 		}
 		if resp, err = h.at.Resume(k.ctx, &pos); err != nil {

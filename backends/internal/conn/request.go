@@ -64,26 +64,26 @@ type Sink interface {
 	Request(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error)
 }
 
-// An Offerer is a Sink that can also accept a notification without blocking; it may drop it
+// An offerer is a Sink that can also accept a notification without blocking; it may drop it
 // when the client is slow.
-type Offerer interface {
+type offerer interface {
 	Offer(method string, params json.RawMessage)
 }
 
-// A Leaver is a Sink that reports whether its client session has ended. Calls of a kept run continue after
+// A leaver is a Sink that reports whether its client session has ended. Calls of a kept run continue after
 // that.
-type Leaver interface {
+type leaver interface {
 	Left() bool
 }
 
 // Left reports whether the client session has ended.
 func (c *Caller) Left() bool {
-	l, ok := c.Sink.(Leaver)
+	l, ok := c.Sink.(leaver)
 	return ok && l.Left()
 }
 
-// A Poller is a Sink that is notified when the backend ends a response stream that is
+// A poller is a Sink that is notified when the backend ends a response stream that is
 // resumed after retry (SEP-1699).
-type Poller interface {
+type poller interface {
 	Polled(retry time.Duration)
 }
