@@ -3,7 +3,6 @@
 package clients
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -12,7 +11,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/vmcp-dev/vmcp/proxy/operate"
 	"github.com/vmcp-dev/vmcp/test/rig"
@@ -82,9 +80,7 @@ func TestTheAdminPage(t *testing.T) {
 			t.Fatal("no folder for pictures")
 		}
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute) // a browser beside a busy compiler
-	defer cancel()
-	cmd := exec.CommandContext(ctx, world.npm.Node(), filepath.Join(world.dir, "admin.mjs"), world.chromium, base, shots, filepath.Join(dir, "vmcp.yaml"))
+	cmd := exec.CommandContext(deadline(t), world.npm.Node(), filepath.Join(world.dir, "admin.mjs"), world.chromium, base, shots, filepath.Join(dir, "vmcp.yaml"))
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
 	var s used
