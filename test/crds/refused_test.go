@@ -85,7 +85,7 @@ func refused(t *testing.T, kind string) (cases []struct {
 	Words []string       `json:"words"`
 }) {
 	t.Helper()
-	text := read(t, filepath.Join(root, "config", "kube", "testdata", "refused", strings.ToLower(kind)+".yaml"))
+	text := read(t, filepath.Join(root, "cmd", "vmcp", "internal", "migration", "testdata", "refused", strings.ToLower(kind)+".yaml"))
 	if err := yaml.UnmarshalStrict([]byte(text), &cases); err != nil {
 		t.Fatal(err)
 	}
