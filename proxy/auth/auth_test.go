@@ -1,6 +1,7 @@
 package auth_test
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"crypto/tls"
@@ -153,6 +154,53 @@ func TestAnIDTokenForThisClientIsRefused(t *testing.T) {
 }
 
 // Anybody can invent key ids: not each of them may cause a fetch of the keys.
+// TestKindsOfSignedTokens: a signed token for our audience that its issuer marks as another one than an access token is refused,
+// whatever its header says, and so is an introspection response with the same claims.
+func TestKindsOfSignedTokens(t *testing.T) {
+	issuer := authtest.NewIssuer(t)
+	cfg := oidc(issuer)
+	cfg.OIDC.IntrospectionURL = issuer.URL + "/introspect"
+	a, err := auth.New(cfg, auth.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Close()
+	logout := map[string]any{"http://schemas.openid.net/event/backchannel-logout": map[string]any{}}
+	for i, tt := range []struct {
+		header string
+		claims map[string]any
+		good   bool
+	}{
+		{"", map[string]any{}, true},
+		{"at+jwt", map[string]any{}, true},
+		{"", map[string]any{"token_use": "access"}, true},
+		{"", map[string]any{"typ": "Bearer"}, true},
+		{"", map[string]any{"token_type": "access"}, true},
+		{"", map[string]any{"token_type": "refresh_token"}, false},
+		{"", map[string]any{"token_type": "refresh"}, false},
+		{"", map[string]any{"token_use": "refresh"}, false},
+		{"", map[string]any{"token_use": "id"}, false},
+		{"", map[string]any{"token_use": 7}, false},
+		{"", map[string]any{"typ": "Refresh"}, false},
+		{"", map[string]any{"typ": "Offline"}, false},
+		{"", map[string]any{"typ": "ID"}, false},
+		{"at+jwt", map[string]any{"token_use": "refresh"}, false},
+		{"", map[string]any{"events": logout}, false},
+		{"at+jwt", map[string]any{"events": logout}, false},
+		{"", map[string]any{"nonce": "x"}, false},
+	} {
+		signed := authtest.Sign(t, issuer.Key(), issuer.Claims(audience, tt.claims), map[jose.HeaderKey]any{"typ": cmp.Or(tt.header, "JWT")})
+		if _, err := a.Authenticate(request("Bearer " + signed)); (err == nil) != tt.good {
+			t.Errorf("signed, header %q, %v: %v, want it accepted: %t", tt.header, tt.claims, err, tt.good)
+		}
+		opaque := fmt.Sprint("opaque-", i)
+		issuer.Opaque(opaque, issuer.Claims(audience, tt.claims))
+		if _, err := a.Authenticate(request("Bearer " + opaque)); (err == nil) != tt.good {
+			t.Errorf("introspected, %v: %v, want it accepted: %t", tt.claims, err, tt.good)
+		}
+	}
+}
+
 func TestUnknownKeysAreNoAmplifier(t *testing.T) {
 	issuer := authtest.NewIssuer(t)
 	a, clock := newAuth(t, oidc(issuer))

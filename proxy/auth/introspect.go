@@ -88,7 +88,7 @@ func (i *introspector) principal(claims map[string]any) (*Principal, time.Durati
 	if iss, has := claims["iss"]; has && iss != i.issuer {
 		return nil, 0, errIssuer
 	}
-	if !isAccess(claims) {
+	if !isAccess(claims) || hasIDClaims(claims) {
 		return nil, 0, errKind
 	}
 	only, err := i.audience(claims)
@@ -122,29 +122,6 @@ func (i *introspector) principal(claims map[string]any) (*Principal, time.Durati
 		p.only = only
 	}
 	return p, life, err
-}
-
-// kinds are the values with which issuers mark an access token, in lower case: token_type (RFC 7662, section 2.2, with the
-// values of RFC 6749, section 7.1), token_use and typ in the practice of issuers. A token of the type DPoP is none: its proof
-// is not checked.
-var kinds = map[string][]string{
-	"token_type": {"bearer"},
-	"token_use":  {"access", "access_token"},
-	"typ":        {"bearer", "at+jwt", "application/at+jwt", "jwt"},
-}
-
-// isAccess reports whether nothing in an introspection response says that the token is another one than an access token:
-// a refresh token, an ID token.
-func isAccess(claims map[string]any) bool {
-	for name, values := range kinds {
-		if v, has := claims[name]; has {
-			text, ok := v.(string)
-			if !ok || !slices.Contains(values, strings.ToLower(text)) {
-				return false
-			}
-		}
-	}
-	return claims["at_hash"] == nil && claims["c_hash"] == nil
 }
 
 // audience returns the profiles that a token is for; nil: all. A response without aud does not show that the token was issued

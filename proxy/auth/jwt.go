@@ -153,7 +153,7 @@ func (v *jwtVerifier) principal(h jwtHeader, claims map[string]any) (*Principal,
 	if !ok || !accepted {
 		return nil, errAudience
 	}
-	if v.isIDToken(h, claims, audiences) {
+	if !isAccess(claims) || v.isIDToken(h, claims, audiences) {
 		return nil, errKind
 	}
 	expires, err := v.times(claims)
@@ -173,12 +173,7 @@ func (v *jwtVerifier) isIDToken(h jwtHeader, claims map[string]any, audiences []
 	if strings.HasSuffix(strings.ToLower(h.Type), "at+jwt") {
 		return false
 	}
-	for _, name := range []string{"nonce", "at_hash", "c_hash"} {
-		if _, ok := claims[name]; ok {
-			return true
-		}
-	}
-	return v.clientID != "" && len(audiences) == 1 && audiences[0] == v.clientID
+	return hasIDClaims(claims) || v.clientID != "" && len(audiences) == 1 && audiences[0] == v.clientID
 }
 
 // times checks exp and nbf, and returns when the token expires, including the clock skew.
