@@ -22,10 +22,15 @@ func (c Conversion) String() string { return c.At + " to " + c.To }
 // Convert returns raw with its texts that are numbers or booleans as such, and its numbers and booleans as texts, wherever
 // the schema has exactly the other type: at every level, in objects and in the elements of arrays. Nothing is lost by it:
 // a text is a number only if it is how that number is written, so 42 and 9.5, but not 007 and 1e3. Places with
-// alternatives (anyOf, oneOf), without a type, or with several types of scalars are left as they are.
+// alternatives (anyOf, oneOf), without a type, or with several types of scalars are left as they are, and so is a value that
+// fits as a whole.
 func (s *Schema) Convert(raw json.RawMessage) (json.RawMessage, []Conversion) {
 	var c converter
-	return c.convert(s.root, raw, "", maxConverted), c.made
+	out := c.convert(s.root, raw, "", maxConverted)
+	if len(c.made) == 0 || s.Validate(raw) == nil {
+		return raw, nil
+	}
+	return out, c.made
 }
 
 // maxConverted bounds the nesting of the values that are converted.
@@ -87,13 +92,25 @@ func (c *converter) elements(sch *jsonschema.Schema, raw json.RawMessage, at str
 // maxParts bounds how far references are followed.
 const maxParts = 8
 
-// propertyOf is the schema of a property, in sch or in a part of it; nil: none is known.
+// propertyOf is the schema of a property, in sch or in a part of it; nil: none is known, or several patterns match its name.
 func propertyOf(sch *jsonschema.Schema, name string, depth int) *jsonschema.Schema {
 	if depth == 0 {
 		return nil
 	}
 	if p := sch.Properties[name]; p != nil {
 		return p
+	}
+	var matched []*jsonschema.Schema
+	for pattern, p := range sch.PatternProperties {
+		if pattern.MatchString(name) {
+			matched = append(matched, p)
+		}
+	}
+	switch {
+	case len(matched) == 1:
+		return matched[0]
+	case len(matched) > 1:
+		return nil
 	}
 	for _, part := range parts(sch) {
 		if p := propertyOf(part, name, depth-1); p != nil {
@@ -175,7 +192,7 @@ func as(want string, raw json.RawMessage) json.RawMessage {
 			return json.RawMessage(value)
 		}
 	case "number":
-		if isInteger(value) && len(value) <= len("9007199254740991") || isDecimal(value) {
+		if isDecimal(value) || isInteger(value) && isDouble(value) {
 			return json.RawMessage(value)
 		}
 	}
@@ -207,8 +224,17 @@ func isInteger(s string) bool {
 
 // isDecimal reports whether a text is how a number with a fraction is written.
 func isDecimal(s string) bool {
-	f, err := strconv.ParseFloat(strings.TrimSuffix(s, ".0"), 64)
-	return err == nil && strconv.FormatFloat(f, 'f', -1, 64) == strings.TrimSuffix(s, ".0") && strings.Contains(s, ".")
+	whole := strings.TrimSuffix(s, ".0")
+	if whole != s {
+		return isInteger(whole) && isDouble(whole)
+	}
+	return strings.Contains(s, ".") && strings.Trim(s, "-0123456789.") == "" && isDouble(s)
+}
+
+// isDouble reports whether a text is how a float64 is written without an exponent.
+func isDouble(s string) bool {
+	f, err := strconv.ParseFloat(s, 64)
+	return err == nil && strconv.FormatFloat(f, 'f', -1, 64) == s
 }
 
 // Like returns raw with its scalars as they are in want, where Convert could have made them so: what a recorded text
