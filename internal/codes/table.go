@@ -50,7 +50,7 @@ var Table = []Code{
 	{Name: "argument-unknown", Needs: "L, T", Short: "a tool has no such argument",
 		Why: "The call is refused, or the argument is ignored.", Wrong: `return call_tool("shop_refund", {"order": "A1", "cents": 5, §"amount": 5})`, Right: `return call_tool("shop_refund", {"order": "A1", "cents": 5})`},
 	{Name: "argument-type", Needs: "L, T", Short: "an argument has the wrong type",
-		Why: "The call is refused before it is made.", Wrong: `return call_tool("shop_refund", {"order": "A1", "cents": §str(5)})`, Right: `return call_tool("shop_refund", {"order": "A1", "cents": 5})`},
+		Why: "The call is refused before it is made.", Wrong: `return call_tool("shop_refund", {"order": "A1", "cents": §[5]})`, Right: `return call_tool("shop_refund", {"order": "A1", "cents": 5})`},
 	{Name: "argument-value", Needs: "L, T", Short: "an argument has a value that the schema does not allow",
 		Why: "The call is refused before it is made.", Wrong: `return call_tool("shop_refund", {"order": "A1", "cents": 5, "reason": §"lost"})`, Right: `return call_tool("shop_refund", {"order": "A1", "cents": 5, "reason": "late"})`},
 	{Name: "result-field", Needs: "L, T", Short: "a tool returns no such field",

@@ -213,6 +213,10 @@ func Canonical(text string) bool {
 	return text == "true" || text == "false" || isInteger(text) || isDecimal(text)
 }
 
+// IsWritten reports whether a text is how a value of a type (integer, number or boolean) is written, so that Convert makes
+// one of it.
+func IsWritten(want, text string) bool { return as(want, jsonscan.Quote(text)) != nil }
+
 // isInteger reports whether a text is how an integer is written.
 func isInteger(s string) bool {
 	digits := strings.TrimPrefix(s, "-")

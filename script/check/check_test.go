@@ -60,8 +60,8 @@ def run(params):
 		{"computed tool", `def run(p): return call_tool("ci_" + p["name"])`, ``},
 		{"missing argument", `def run(p): return call_tool("ci_build")`, `1:20: ci_build needs the argument ref [argument-missing]`},
 		{"wrong arguments", `def run(p): return call_tool("ci_build", {"ref": 1, "jobs": [1, "2"], "cleen": True})`,
-			`1:50: ref wants a string, this is an integer [argument-type]
-1:65: jobs[1] wants an integer, this is a string [argument-type]
+			`1:50: warning: ref wants a string, this is an integer that the call converts [argument-type]
+1:65: warning: jobs[1] wants an integer, this is a string that the call converts [argument-type]
 1:71: ci_build has no argument "cleen"; did you mean "clean"? [argument-unknown]`},
 		{"partly computed arguments", `def run(p): return call_tool("ci_build", {"ref": p, "clean": 1, "new": p})`,
 			`1:62: clean wants a bool, this is an integer [argument-type]
@@ -79,8 +79,22 @@ def run(params):
 6:13: jobs[1] wants an integer, this is a string [argument-type]
 8:9: ci_build has no argument "reff"; it has ref, clean, jobs [argument-unknown]`},
 		{"constant arguments", "ARGS = {\"ref\": 1}\ndef run(p): return call_tool(\"ci_build\", ARGS)",
-			`1:16: ref wants a string, this is an integer [argument-type]`},
-		{"a number that is computed for a text", `def run(p): return call_tool("ci_build", {"ref": len(p)})`, ``},
+			`1:16: warning: ref wants a string, this is an integer that the call converts [argument-type]`},
+		{"computed arguments that the call may convert", `def run(p):
+    n = len(p)
+    call_tool("ci_build", {"ref": n, "clean": str(n), "jobs": [str(n), "x" + str(n)]})
+    return call_tool("ci_build", {"ref": 1.5, "clean": "false", "jobs": ["42", "4.0", "-7"]})`,
+			`4:42: warning: ref wants a string, this is a float that the call converts [argument-type]
+4:56: warning: clean wants a bool, this is a string that the call converts [argument-type]
+4:74: warning: jobs[0] wants an integer, this is a string that the call converts [argument-type]
+4:80: jobs[1] wants an integer, this is a string [argument-type]
+4:87: warning: jobs[2] wants an integer, this is a string that the call converts [argument-type]`},
+		{"arguments that no call converts", `def run(p): return call_tool("ci_build", {"ref": [str(p)], "clean": 1.0, "jobs": [None, "007", True]})`,
+			`1:50: ref wants a string, this is a list [argument-type]
+1:69: clean wants a bool, this is a float [argument-type]
+1:83: jobs[0] wants an integer, this is None [argument-type]
+1:89: jobs[1] wants an integer, this is a string [argument-type]
+1:96: jobs[2] wants an integer, this is a bool [argument-type]`},
 		{"computed arguments", `def run(p): return call_tool("ci_build", p)`, ``},
 		{"arguments of a tool with a bad schema", `def run(p): return call_tool("odd", {})`, ``},
 		{"captured in a comprehension", `def run(p): return parallel([lambda: call_tool(x) for x in p])`,

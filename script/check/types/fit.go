@@ -9,6 +9,7 @@ import (
 	"go.starlark.net/syntax"
 
 	"github.com/vmcp-dev/vmcp/internal/display"
+	"github.com/vmcp-dev/vmcp/internal/schema"
 
 	"github.com/vmcp-dev/vmcp/script/internal/meter"
 )
@@ -93,8 +94,12 @@ func (c *checker) Check(f value, x syntax.Expr, t Type, s *Schema) {
 	if len(s.Alternatives) == 0 && !s.Type.IsAny() && t.Every(func(a *Atom) bool {
 		return isJSON(a) && !s.Type.Some(func(b *Atom) bool { return kindFits(a, b) })
 	}) {
+		some, literal := converted(t, s)
 		switch {
-		case f.Code == "" && converted(t, s):
+		case f.Code == "" && some && literal && x != nil:
+			c.Report(FindingProblem{Code: f.codeFor("argument-type"), Node: at, Warning: true,
+				Message: fmt.Sprintf("%s wants %s, this is %s that the call converts", f.name(), wantedType(s), article(t))})
+		case f.Code == "" && some:
 		case f.Skip == "" || x != nil:
 			c.report(f.codeFor("argument-type"), at, "%s wants %s, this is %s", f.name(), wantedType(s), article(t))
 		}
@@ -118,12 +123,31 @@ func (c *checker) Check(f value, x syntax.Expr, t Type, s *Schema) {
 	}
 }
 
-// converted reports whether a call converts a value for a schema of texts: a number or a boolean that is computed. A
-// literal can be written as the text that is wanted.
-func converted(t Type, s *Schema) bool {
-	return s.Type.Every(func(a *Atom) bool { return a.Kind == Text }) && t.Every(func(a *Atom) bool {
-		return a.Lit == nil && (a.Kind == Int || a.Kind == floatKind || a.Kind == boolKind)
+// converted reports whether a call may convert a value to the one type of scalars that a schema has (schema.Convert), and
+// whether some of it is a literal, which can be written as what is wanted.
+func converted(t Type, s *Schema) (may, literal bool) {
+	if len(s.Enum) > 0 || s.Type.Without(None).IsNever() {
+		return false, false
+	}
+	want := ""
+	for _, kind := range []struct {
+		name string
+		of   Type
+	}{{"string", s.Type.Without(Text)}, {"boolean", s.Type.Without(boolKind)}, {"integer", s.Type.Without(Int)}, {"number", s.Type.Without(floatKind).Without(Int)}} {
+		if kind.of.Without(None).IsNever() {
+			want = kind.name
+			break
+		}
+	}
+	may = want != "" && t.Every(func(a *Atom) bool {
+		literal = literal || a.Lit != nil
+		if want == "string" {
+			return a.Kind == Int || a.Kind == floatKind || a.Kind == boolKind
+		}
+		text, known := a.Lit.(string)
+		return a.Kind == Text && (!known || schema.IsWritten(want, text))
 	})
+	return may, literal
 }
 
 // kindFits reports whether a value of one kind may be valid for a schema of another.
