@@ -111,15 +111,23 @@ func (db *DB) Prepare(ctx context.Context, t pgx.Tx) error {
 }
 
 // Died reports whether an error is that of a lost connection or of a transaction that was aborted for another one,
-// and not of the statement: nothing was committed unless a commit was running, and a retry on a new connection may
-// succeed.
-func Died(err error) bool {
+// and not of the statement: nothing was committed unless a commit was running, and a retry may succeed. After a lost
+// connection it closes the idle ones, which are probably lost too, so that the retry uses a new one.
+func (db *DB) Died(err error) bool {
 	var pg *pgconn.PgError
-	if errors.As(err, &pg) {
-		return pg.Code == "57P01" || pg.Code == "25P03" || strings.HasPrefix(pg.Code, "08") || pg.Code == "40001" || pg.Code == "40P01"
-	}
 	var connect *pgconn.ConnectError
-	return err != nil && !errors.As(err, &connect) && !errors.Is(err, pgx.ErrNoRows) && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) || pgconn.SafeToRetry(err)
+	switch {
+	case errors.As(err, &pg) && (pg.Code == "40001" || pg.Code == "40P01"):
+		return true
+	case errors.As(err, &pg) && pg.Code != "57P01" && pg.Code != "25P03" && !strings.HasPrefix(pg.Code, "08"):
+		return false
+	case err == nil || errors.Is(err, pgx.ErrNoRows):
+		return false
+	case (errors.As(err, &connect) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)) && !pgconn.SafeToRetry(err):
+		return false
+	}
+	db.Reset()
+	return true
 }
 
 // Watch calls changed for each notification on a channel whose payload is not self, after each lost connection, and at

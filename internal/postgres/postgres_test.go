@@ -43,7 +43,7 @@ func TestPostgresEndsATransactionThatStandsStill(t *testing.T) {
 	if _, err := other.Exec(ctx, "UPDATE held SET id = 3"); err != nil { // it waits for the row
 		t.Errorf("beside a transaction that stands still: %v", err)
 	}
-	if _, err := stopped.Exec(ctx, "SELECT 1"); !postgres.Died(err) {
+	if _, err := stopped.Exec(ctx, "SELECT 1"); !other.Died(err) {
 		t.Errorf("the transaction went on with %v; want an error after which a fresh connection does better", err)
 	}
 }

@@ -76,7 +76,7 @@ func (s *store) try(ctx context.Context, what string, do func(context.Context) e
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	err := do(ctx)
-	if !expected(err) && postgres.Died(err) && ctx.Err() == nil {
+	if !expected(err) && s.db.Died(err) && ctx.Err() == nil {
 		err = do(ctx)
 	}
 	var own ours

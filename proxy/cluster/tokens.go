@@ -98,7 +98,7 @@ func (t *Tokens) RenewToken(ctx context.Context, backend, principal string, f fu
 		return false, context.Cause(ctx)
 	}
 	err = t.renewIn(ctx, backend, principal, &done, f)
-	if err != nil && !done && !expected(err) && postgres.Died(err) && ctx.Err() == nil {
+	if err != nil && !done && !expected(err) && t.db.Died(err) && ctx.Err() == nil {
 		err = t.renewIn(ctx, backend, principal, &done, f)
 	}
 	var own ours

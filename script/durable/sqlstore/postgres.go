@@ -135,11 +135,11 @@ func (c *cluster) attempt(ctx context.Context, o pgx.TxOptions, do func(tx) erro
 	t, err := c.pool.BeginTx(ctx, o)
 	if err != nil {
 		err = c.failure("begin", err)
-		return err, died(err)
+		return err, c.died(err)
 	}
 	defer t.Rollback(context.WithoutCancel(ctx)) // of no effect after a commit
 	if err := do(postgresTx{c, t}); err != nil {
-		return err, died(err)
+		return err, c.died(err)
 	}
 	if err := t.Commit(ctx); err != nil {
 		return c.failure("commit", err), false
@@ -148,13 +148,13 @@ func (c *cluster) attempt(ctx context.Context, o pgx.TxOptions, do func(tx) erro
 }
 
 // died reports whether an error is that of a connection, not of a statement.
-func died(err error) bool { return errors.Is(err, durable.ErrUnavailable) && postgres.Died(err) }
+func (c *cluster) died(err error) bool { return errors.Is(err, durable.ErrUnavailable) && c.pool.Died(err) }
 
 // batch sends all statements at once, in one round trip. Each of them has the epoch in its condition,
 // so those behind a fence that changed no row change none either.
 func (c *cluster) batch(ctx context.Context, stmts []stmt) error {
 	err := c.batchOnce(ctx, stmts)
-	if err != nil && died(err) {
+	if err != nil && c.died(err) {
 		err = c.batchOnce(ctx, stmts) // rows are written by their key: writing them twice does no harm
 	}
 	return err

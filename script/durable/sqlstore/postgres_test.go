@@ -182,6 +182,43 @@ func TestPostgresRestarts(t *testing.T) {
 	}
 }
 
+// TestPostgresEndsAllConnections: after the database has ended every connection of the pool at once, the next statement
+// and the next batch of each of several runs still go through.
+func TestPostgresEndsAllConnections(t *testing.T) {
+	testmode.NeedThorough(t)
+	server := runstest.Start(t)
+	s := openPostgres(t, server.URL(), "vmcp", durable.Options{})
+	admin, err := postgres.Open(t.Context(), postgres.Options{URL: server.URL(), MaxConnections: 1})
+	must(t, err)
+	t.Cleanup(admin.Close)
+	for round := range 5 {
+		var wg sync.WaitGroup
+		leases := make(chan durable.Lease, 12)
+		for range cap(leases) {
+			wg.Go(func() {
+				l, err := s.Create(t.Context(), durable.Run{Tool: "x", Header: &header}, "me", nil)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				leases <- l
+			})
+		}
+		wg.Wait()
+		close(leases)
+		_, err := admin.Exec(t.Context(), "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'")
+		must(t, err)
+		for l := range leases {
+			if err := l.Begin(t.Context(), script.Entry{Key: "0", Kind: "call", Attempt: 1}); err != nil {
+				t.Errorf("round %d: Begin: %v", round, err)
+			}
+			if err := l.End(t.Context(), durable.Outcome{State: durable.Done}); err != nil {
+				t.Errorf("round %d: End: %v", round, err)
+			}
+		}
+	}
+}
+
 // Two processes that open an empty database at the same time both create its tables.
 func TestPostgresOpenedAtOnce(t *testing.T) {
 	testmode.NeedThorough(t)
