@@ -209,14 +209,15 @@ func TestPagesIsCheckedAsACall(t *testing.T) {
 		return "tool(name = \"p\", description = \"D.\")\n\ndef run(params):\n    return [i.get(\"title\") for i in " + pages + "]\n"
 	}
 	for _, tt := range []struct{ args, want string }{
-		{`{"repo": "a", "limit": 3, "state": "open"}`, ""},
-		{`{"repo": params["repo"]}`, ""},
-		{`{"repository": "a", "limit": "x", "state": "weird"}`, `p.star:4:37: error: issues needs the argument repo [argument-missing]
+		{`, {"repo": "a", "limit": 3, "state": "open"}`, ""},
+		{`, {"repo": params["repo"]}`, ""},
+		{``, `p.star:4:37: error: issues needs the argument repo [argument-missing]`},
+		{`, {"repository": "a", "limit": "x", "state": "weird"}`, `p.star:4:37: error: issues needs the argument repo [argument-missing]
 p.star:4:54: error: issues has no argument "repository"; it has repo, limit, state, cursor [argument-unknown]
 p.star:4:82: error: limit wants an integer, this is a string [argument-type]
 p.star:4:96: error: state is open or closed, this is "weird" [argument-value]`},
 	} {
-		got := strings.Join(checkText("p.star", body(`pages("issues", `+tt.args+`, items = "issues")`), tools), "\n")
+		got := strings.Join(checkText("p.star", body(`pages("issues"`+tt.args+`, items = "issues")`), tools), "\n")
 		if got != tt.want {
 			t.Errorf("pages(%s):\n got %s\nwant %s", tt.args, got, tt.want)
 		}

@@ -180,6 +180,25 @@ func TestAMoveEnds(t *testing.T) {
 	}
 }
 
+// TestAMoveIsToldOnce: where a redirect leads again and again to what is not MCP, that is told once.
+func TestAMoveIsToldOnce(t *testing.T) {
+	mux := http.NewServeMux()
+	mux.Handle("/old", http.RedirectHandler("/new", http.StatusPermanentRedirect))
+	e := at(t, mux, "/old") // /new is not found
+	told := 0
+	e.Moved = func(*url.URL) { told++ }
+	for range 3 {
+		resp, err := e.Post(t.Context(), wire.Initialize, nil, e.Header())
+		if err != nil || resp.StatusCode != http.StatusNotFound {
+			t.Fatalf("the answer behind the redirect: %v, %v", resp, err)
+		}
+		endpoint.Discard(resp.Body)
+	}
+	if told != 1 {
+		t.Errorf("told %d times, want once", told)
+	}
+}
+
 func TestGetAndDelete(t *testing.T) {
 	var got []string
 	e := at(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

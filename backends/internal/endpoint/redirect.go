@@ -97,7 +97,8 @@ func target(u *url.URL, resp *http.Response) (*url.URL, error) {
 
 // keep sends later requests to u.
 func (e *Endpoint) keep(u *url.URL) {
-	if old := e.moved.Swap(u); e.Moved != nil && (old == nil || *old != *u) {
+	e.moved.Store(u)
+	if old := e.told.Swap(u); e.Moved != nil && (old == nil || *old != *u) {
 		e.Moved(u)
 	}
 }

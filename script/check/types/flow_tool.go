@@ -17,19 +17,26 @@ func (e *engine) toolCall(x *syntax.CallExpr, c *Builtin, got given) Type {
 		return Any
 	}
 	e.retried(t, at)
-	if t.Input != nil {
-		args, has := got[c.Args]
-		if !has && !slices.ContainsFunc(x.Args, spread) {
-			args = Argument{Type: Of(&Atom{Kind: Dict, Role: ownRole})}
-		}
-		if !args.Type.IsNever() {
-			e.fits.Check(value{Subject: t.Name, Whole: x, Script: t.Script}, args.Expr, args.Type, t.Input)
-		}
-	}
+	e.checkArguments(x, t, got, c.Args, "")
 	if t.Output == nil {
 		return Any
 	}
 	return t.Output.Type
+}
+
+// checkArguments checks the arguments of a call against the tool's input schema, {} where none are given. skip is one
+// that is given elsewhere.
+func (e *engine) checkArguments(x *syntax.CallExpr, t *Tool, got given, name, skip string) {
+	if t.Input == nil {
+		return
+	}
+	args, has := got[name]
+	if !has && !slices.ContainsFunc(x.Args, spread) {
+		args = Argument{Type: Of(&Atom{Kind: Dict, Role: ownRole})}
+	}
+	if !args.Type.IsNever() {
+		e.fits.Check(value{Subject: t.Name, Whole: x, Script: t.Script, Skip: skip}, args.Expr, args.Type, t.Input)
+	}
 }
 
 func spread(x syntax.Expr) bool {
@@ -94,9 +101,7 @@ func (e *engine) pages(x *syntax.CallExpr, c *Builtin, got given) Type {
 			return out(Any)
 		}
 	}
-	if args, has := got[c.Args]; t.Input != nil && has {
-		e.fits.Check(value{Subject: t.Name, Whole: x, Script: t.Script, Skip: cursor}, args.Expr, args.Type, t.Input)
-	}
+	e.checkArguments(x, t, got, c.Args, cursor)
 	if t.Output == nil || t.Output.Type.IsAny() {
 		return out(Any)
 	}
