@@ -354,6 +354,9 @@ func (c *clean) argument(t *template, v *view, hint string) star.Expr {
 		}
 		c.notes = append(c.notes, Note{Pos: t.Value.Pos, Path: t.Value.Path, Msg: fmt.Sprintf("the text %q stays a text: a call is refused where the tool wants a number or a boolean", plain)})
 	}
+	if plain, ok := t.Parsed.Plain(); ok && (plain == "0" || plain == "1") && v.mayFail() {
+		c.notes = append(c.notes, Note{Pos: t.Value.Pos, Path: t.Value.Path, Msg: fmt.Sprintf("the text %q becomes a number where the tool wants one: where it wants a boolean, the call is refused and the workflow continues without it", plain)})
+	}
 	e := c.value(t, v, hint)
 	if v.mayFail() && !t.Parsed.IsEncoded() && (e.Kind == star.Any || e.Kind == star.List || e.Kind == star.Map) {
 		return asTextIfThere(e)
