@@ -347,7 +347,7 @@ func (r *Run) rest(b *branch) performer {
 		switch {
 		case left <= 0:
 			return nil, nil
-		case r.log != nil && r.hold > 0 && left > r.hold:
+		case r.log != nil && r.hold != nil && left > r.hold():
 			return nil, &Suspended{Wake: stamp(wake)}
 		}
 		ctx, cancel := context.WithCancelCause(ctx)

@@ -65,7 +65,7 @@ func TestTimeIsOverAllParts(t *testing.T) {
 	for calls, want := range map[int]string{4: "", 6: "time"} {
 		synctest.Test(t, func(t *testing.T) {
 			d := newDurable(t, fmt.Sprintf("def run(params):\n    for i in range(%d):\n        print(i)\n        call_tool(\"slow\")\n        sleep(\"1h\")\n    return 1\n", calls), slowly())
-			d.options.Hold, d.options.Limits.Time = time.Second, script.Duration(5500*time.Millisecond)
+			d.options.Hold, d.options.Limits.Time = holding(time.Second), script.Duration(5500*time.Millisecond)
 			parts, printed := 0, map[string]bool{}
 			d.options.Print = func(_, text string) {
 				if printed[text] {
@@ -129,7 +129,7 @@ func TestTimeOfCalledRuns(t *testing.T) {
 func TestWholeTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDurable(t, "def run(params):\n    call_tool(\"slow\")\n    sleep(\"3s\")\n    call_tool(\"slow\")\n    sleep(\"3s\")\n", slowly())
-		d.options.Hold, d.options.Whole, d.options.Limits.Time = time.Second, true, script.Duration(6*time.Second)
+		d.options.Hold, d.options.Whole, d.options.Limits.Time = holding(time.Second), true, script.Duration(6*time.Second)
 		for range 2 {
 			time.Sleep(time.Until(d.waits(t).Wake))
 		}

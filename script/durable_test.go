@@ -403,7 +403,7 @@ def run(params):
     answer = elicit("sure?", FORM, timeout="3d")
     return [str(time.now() - began), answer.content["v"]]
 `, h)
-		d.options.Hold = 10 * time.Second
+		d.options.Hold = holding(10 * time.Second)
 		d.options.Limits.ElicitTimeout = script.Duration(72 * time.Hour)
 		began := time.Now()
 		s := d.waits(t)
@@ -717,7 +717,7 @@ func killAtRandom(t *testing.T, seed uint64, outer, inner *script.Program, seen 
 	h := counting(map[string]scripttest.Tool{"pay": shaky(40), "get": shaky(8)})
 	h.Answer = c.answer
 	d := &durable{program: outer, host: reached{h}, journal: script.NewJournal()}
-	d.options.Hold = time.Minute
+	d.options.Hold = holding(time.Minute)
 	d.options.Repeat = func(e script.Effect) script.Repeat {
 		return map[string]script.Repeat{"get": script.Idempotent, "inner": script.ReadOnly}[e.Name]
 	}
@@ -817,3 +817,6 @@ func TestAnAccidentInABranchIsMetAnewAfterADeath(t *testing.T) {
 	down = false
 	d.ends(t, "[1,2]")
 }
+
+// holding is a Hold of one length.
+func holding(d time.Duration) func() time.Duration { return func() time.Duration { return d } }

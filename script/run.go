@@ -38,9 +38,9 @@ type RunOptions struct {
 	Repeat func(Effect) Repeat
 	// FailInDoubt makes a run fail with *Interrupted where it would otherwise be suspended with Doubts.
 	FailInDoubt bool
-	// Hold is the longest sleep that is waited for in this process; a longer one suspends the run. 0: any length.
-	// Without a Journal it has no effect.
-	Hold time.Duration
+	// Hold is the longest sleep that is waited for in this process from now on; a longer one suspends the run. nil: any
+	// length. Without a Journal it has no effect.
+	Hold func() time.Duration
 	// Pause, when closed, suspends the run: effects in progress end and are recorded, no other begins. nil: never.
 	// Without a Journal it has no effect.
 	Pause <-chan struct{}
@@ -174,7 +174,7 @@ type Run struct {
 	above   *watch // of the run that called this one; nil for none
 	path    string // of its main branch: "", or "3/" for the run that the effect at 3 called
 	clock   Clock
-	hold    time.Duration
+	hold    func() time.Duration
 	pause   <-chan struct{} // may be nil
 	drain   <-chan struct{} // may be nil
 	log     *log            // nil: nothing is recorded

@@ -67,7 +67,7 @@ func twoRounds(t *testing.T, p *script.Program, isolation script.Isolation) (see
 	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 	for range 2 {
 		res, err := p.Run(t.Context(), script.RunOptions{
-			Host: h, Journal: j, Isolation: isolation, ID: "RUN", Clock: fixed{now}, Hold: 10 * time.Second,
+			Host: h, Journal: j, Isolation: isolation, ID: "RUN", Clock: fixed{now}, Hold: func() time.Duration { return 10 * time.Second },
 			Repeat: func(e script.Effect) script.Repeat {
 				return map[string]script.Repeat{"get": script.Idempotent, "late": script.Undecided, "late get": script.Undecided}[e.Name]
 			},

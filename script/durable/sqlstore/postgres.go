@@ -148,7 +148,9 @@ func (c *cluster) attempt(ctx context.Context, o pgx.TxOptions, do func(tx) erro
 }
 
 // died reports whether an error is that of a connection, not of a statement.
-func (c *cluster) died(err error) bool { return errors.Is(err, durable.ErrUnavailable) && c.pool.Died(err) }
+func (c *cluster) died(err error) bool {
+	return errors.Is(err, durable.ErrUnavailable) && c.pool.Died(err)
+}
 
 // batch sends all statements at once, in one round trip. Each of them has the epoch in its condition,
 // so those behind a fence that changed no row change none either.
