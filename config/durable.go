@@ -82,8 +82,8 @@ type Runs struct {
 	OnDisconnect string `json:"onDisconnect,omitempty" enum:"auto,cancel,pause,continue" default:"auto"`
 	// TrustHints makes calls of tools with readOnlyHint or idempotentHint repeatable. false: only aggregation.tools[].overrides.NAME.repeatable does.
 	TrustHints *bool `json:"trustHints,omitempty" default:"true"`
-	// Hold is how long a request stays open for a run that sleeps; then the request is answered, and the run continues to sleep.
-	Hold limits.Duration `json:"hold,omitempty" default:"10s"`
+	// Hold is how long a request of revision 2026-07-28 stays open for a run that sleeps, counted from the beginning of the request; then it is answered, and its client repeats it. Less than the timeout of clients, which is 60s by default in the official SDKs.
+	Hold limits.Duration `json:"hold,omitempty" default:"45s"`
 	// Lease is the lifetime of the lease that a process has for its runs; when it expires, another process resumes them.
 	Lease limits.Duration `json:"lease,omitempty" default:"10s"`
 	// Retention is how long ended runs are kept.

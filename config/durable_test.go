@@ -32,7 +32,7 @@ func TestDurable(t *testing.T) {
 
 func TestDefaultsOfDurableRuns(t *testing.T) {
 	c := Default()
-	if c.SessionStorage.Provider != StorageMemory || !*c.Runs.TrustHints || c.Runs.Durable != "auto" || c.Runs.Hold.Std() != 10*time.Second ||
+	if c.SessionStorage.Provider != StorageMemory || !*c.Runs.TrustHints || c.Runs.Durable != "auto" || c.Runs.Hold.Std() != 45*time.Second ||
 		c.Runs.Retention.Failed.Std() != 30*24*time.Hour || c.Limits.Lifetime.Std() != 30*24*time.Hour || c.Limits.ElicitTimeout.Std() != 10*time.Minute {
 		t.Errorf("defaults: %+v %+v %+v", c.SessionStorage, c.Runs, c.Limits)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/vmcp-dev/vmcp/backends"
@@ -43,7 +44,15 @@ type exchange struct {
 	decision decision        // by policies and quotas
 	audit    passage         // the audit's state of the request
 
-	traceAll bool // its trace may show hidden tools
+	run      *clientRun // the run that the request leads to; nil: there is no client, or no run
+	traceAll bool       // its trace may show hidden tools
+}
+
+// clientRun is what a run of a scripted tool needs of the request of its client.
+type clientRun struct {
+	hold      func() time.Duration // how long the run may sleep in memory
+	reporting sync.Mutex           // held while progress is reported
+	done      float64              // what was reported last; guarded by reporting
 }
 
 func newExchange(p *Proxy, r edge.Request) *exchange {

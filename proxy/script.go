@@ -3,6 +3,8 @@ package proxy
 import (
 	"context"
 	"encoding/json"
+	"strconv"
+	"time"
 
 	"github.com/vmcp-dev/vmcp/backends"
 	"github.com/vmcp-dev/vmcp/builtins"
@@ -20,7 +22,7 @@ import (
 func (p *Proxy) newHosts() *runs.Shared {
 	s := &runs.Shared{
 		Log: p.log, Secrets: p.secrets, Spans: p.spans, Metrics: p.metrics.Runs, Recording: p.recording, History: p.history, Admission: p.admission,
-		Hold: p.openTime, Outlived: p.outlived, Stopping: p.runs.Stopping, IsolateAll: p.options.IsolateScripts,
+		Outlived: p.outlived, Stopping: p.runs.Stopping, IsolateAll: p.options.IsolateScripts,
 		Await: func(ctx context.Context, r catalog.Ref) (*catalog.Entry, error) {
 			return p.await(ctx, r, (*catalog.Catalog).Find, "")
 		},
@@ -43,8 +45,53 @@ func (x *exchange) Catalog() *catalog.Catalog { return x.p.catalogOf(x.client) }
 // PrincipalIn is the principal of the request of ctx.
 func (x *exchange) PrincipalIn(ctx context.Context) *auth.Principal { return x.principalIn(ctx) }
 
-// ProgressToken is the progress token of the request.
-func (x *exchange) ProgressToken() json.RawMessage { return x.Token }
+// Hold is how long a run that works for the request may sleep in memory.
+func (x *exchange) Hold() time.Duration {
+	if x.run != nil {
+		return x.run.hold()
+	}
+	return x.p.openTime()
+}
+
+// Progress reports progress to a client that has a progress token.
+func (x *exchange) Progress(done, total float64, message string) {
+	if x.Token == nil || x.run == nil {
+		return
+	}
+	x.run.reporting.Lock()
+	defer x.run.reporting.Unlock()
+	x.run.done = done
+	x.Notify(wire.Progress, x.progress(total, message))
+}
+
+// leastProgress is less than the progress that scripts report in one step: progress has to increase (2025-11-25,
+// basic/utilities/progress).
+const leastProgress = 1e-6
+
+// stillRunning reports some progress, whatever the script has reported: clients may begin their timeout anew. It does not wait for a
+// slow client.
+func (x *exchange) stillRunning() {
+	if !x.run.reporting.TryLock() {
+		return
+	}
+	defer x.run.reporting.Unlock()
+	x.run.done += leastProgress
+	x.Offer(wire.Progress, x.progress(0, "the run continues"))
+}
+
+// progress makes the params of a notification. x.run.reporting is held.
+func (x *exchange) progress(total float64, message string) json.RawMessage {
+	params := new(jsonscan.Object).Raw("progressToken", x.Token).Raw("progress", decimal(x.run.done))
+	if total > 0 {
+		params.Raw("total", decimal(total))
+	}
+	if message != "" {
+		params.Text("message", message)
+	}
+	return params.JSON()
+}
+
+func decimal(f float64) json.RawMessage { return strconv.AppendFloat(nil, f, 'f', -1, 64) }
 
 // SeesHidden reports whether a trace may show hidden tools.
 func (x *exchange) SeesHidden() bool { return x.traceAll }

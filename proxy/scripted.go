@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -30,7 +32,8 @@ import (
 //
 //	ended                     the result
 //	waiting                   a stateless client gets input_required; a client with a session is sent requests
-//	sleeping                  a stateless client gets input_required without questions after runs.hold; a session waits
+//	sleeping                  a stateless client gets input_required without questions after runs.hold, while it has rounds to
+//	                          spend; other requests stay open
 //	in doubt                  a result that lists the calls, and what to do
 //	stopped or acquired       the request waits for the process that resumes the run
 //	by another process
@@ -48,6 +51,10 @@ type scriptedCall struct {
 	keyed bool   // the request has an idempotency key
 	began time.Time
 
+	alive  <-chan time.Time // when the client is told that the run continues; nil: it has no progress token
+	rounds int              // of input_required results that the client has had for this call
+	traced json.RawMessage  // the trace of the part that has ended; nil if the client did not ask for it
+
 	changed  <-chan struct{} // of the store, from before the run was read
 	asking   map[string]bool // questions that were sent to the session during this request
 	answered chan struct{}   // one of them was answered
@@ -57,9 +64,18 @@ type scriptedCall struct {
 	lost     error            // the client can no longer be asked; guarded by mu
 }
 
+// aliveEvery is how often a client with a progress token is told that its run continues, beside what the script reports.
+const aliveEvery = 15 * time.Second
+
 // callScript runs a scripted tool for a client.
 func (p *Proxy) callScript(ctx context.Context, x *exchange, e *catalog.Entry) (*backends.Response, error) {
 	c := &scriptedCall{p: p, x: x, out: x.out, entry: e, began: time.Now(), asking: map[string]bool{}, brought: map[string]bool{}, answered: make(chan struct{}, 1), never: e.Script.Durable.When == "never"}
+	x.run = &clientRun{hold: c.hold}
+	if x.Token != nil {
+		alive := time.NewTicker(aliveEvery)
+		defer alive.Stop()
+		c.alive = alive.C
+	}
 	if x.Trace != "" && x.who.SeesTraces() {
 		ctx = status.Start(ctx)
 		x.traceAll = x.traceAll || x.who != nil // an admin
@@ -127,7 +143,9 @@ func (c *scriptedCall) again(ctx context.Context, state json.RawMessage) (*backe
 	if !ok || kind == runs.Pending {
 		return nil, runs.ErrState
 	}
-	c.id, c.never = handle, kind == runs.Never
+	id, rounds, _ := strings.Cut(handle, roundsAfter)
+	c.id, c.never = id, kind == runs.Never
+	c.rounds, _ = strconv.Atoi(rounds) // none in a state of an earlier version
 	var err error
 	jsonscan.Each(c.x.Get(responses), func(key, value []byte) bool {
 		c.brought[string(key)] = true
@@ -221,6 +239,8 @@ func (c *scriptedCall) attend(ctx context.Context, part *runs.Part, h *runs.Host
 			}
 			o.Questions = open
 			return c.respond(ctx, o, traced)
+		case <-c.alive:
+			c.x.stillRunning()
 		case <-more:
 		case <-c.answered:
 			c.refuse(part)

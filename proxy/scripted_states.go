@@ -5,6 +5,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/vmcp-dev/vmcp/backends"
@@ -18,9 +20,24 @@ import (
 	"github.com/vmcp-dev/vmcp/script/durable"
 )
 
+// A forState makes the response to a request whose run is in a state; again: there is none yet, and the run is read again.
+type forState func(c *scriptedCall, ctx context.Context, o runs.Outcome) (resp *backends.Response, again bool, err error)
+
+// forStates are the responses to a stateless client, which can be told to come back, and to a client with a session. A run
+// in another state was paused by another request.
+var forStates = map[durable.State]struct{ stateless, session forState }{
+	durable.Done:      {(*scriptedCall).over, (*scriptedCall).over},
+	durable.Failed:    {(*scriptedCall).over, (*scriptedCall).over},
+	durable.Cancelled: {(*scriptedCall).over, (*scriptedCall).over},
+	durable.Doubt:     {(*scriptedCall).inDoubt, (*scriptedCall).inDoubt},
+	durable.Waiting:   {(*scriptedCall).waiting, (*scriptedCall).waitingSession},
+	durable.Sleeping:  {(*scriptedCall).sleeping, (*scriptedCall).sleepingSession},
+	durable.Running:   {(*scriptedCall).comeBack, (*scriptedCall).stopped},
+}
+
 // respond makes the response for the state of a run; again: there is none yet.
 func (c *scriptedCall) respond(ctx context.Context, o runs.Outcome, traced json.RawMessage) (resp *backends.Response, again bool, err error) {
-	c.x.outcome = o.How
+	c.x.outcome, c.traced = o.How, traced
 	switch {
 	case o.Err != nil && runs.TakenOver(o.Err):
 		return nil, true, nil
@@ -30,30 +47,36 @@ func (c *scriptedCall) respond(ctx context.Context, o runs.Outcome, traced json.
 		}
 		return nil, false, o.Err
 	}
-	switch o.State {
-	case durable.Done, durable.Failed, durable.Cancelled:
-		resp, err = c.over(o, traced)
-		return resp, false, err
-	case durable.Doubt:
-		c.x.outcome = observe.Suspended
-		resp, err = c.answer(builtins.ErrorResult(c.p.secrets.Text(runs.Doubtful(c.id, o.Doubts, len(o.Questions), c.p.outlived() && !c.never, c.keyed))), o.State)
-		return resp, false, err
-	case durable.Waiting:
-		return c.waiting(ctx, o)
-	case durable.Sleeping:
-		return c.sleeping(ctx, o)
-	case durable.Running: // stopped: this process is shutting down
-		if c.x.client.Modern() {
-			resp, err = c.inputRequired(o)
-			return resp, false, err
-		}
-		return nil, false, runs.Stopped(c.id, c.p.outlived() && !c.never)
+	row, ok := forStates[o.State]
+	switch {
+	case !ok:
+		return nil, true, nil
+	case c.x.client.Modern():
+		return row.stateless(c, ctx, o)
 	}
-	return nil, true, nil // paused by another request
+	return row.session(c, ctx, o)
+}
+
+// comeBack tells a stateless client to repeat its request, with the answers to the open questions if there are any.
+func (c *scriptedCall) comeBack(_ context.Context, o runs.Outcome) (resp *backends.Response, again bool, err error) {
+	resp, err = c.inputRequired(o)
+	return resp, false, err
+}
+
+// stopped is the error for a session while this process is shutting down.
+func (c *scriptedCall) stopped(context.Context, runs.Outcome) (resp *backends.Response, again bool, err error) {
+	return nil, false, runs.Stopped(c.id, c.p.outlived() && !c.never)
+}
+
+// inDoubt is a result that lists the calls that are in doubt, and what can be done.
+func (c *scriptedCall) inDoubt(_ context.Context, o runs.Outcome) (resp *backends.Response, again bool, err error) {
+	c.x.outcome = observe.Suspended
+	resp, err = c.answer(builtins.ErrorResult(c.p.secrets.Text(runs.Doubtful(c.id, o.Doubts, len(o.Questions), c.p.outlived() && !c.never, c.keyed))), o.State)
+	return resp, false, err
 }
 
 // over is the response for a run that has ended.
-func (c *scriptedCall) over(o runs.Outcome, traced json.RawMessage) (*backends.Response, error) {
+func (c *scriptedCall) over(_ context.Context, o runs.Outcome) (resp *backends.Response, again bool, err error) {
 	result, state := o.Result, o.State
 	switch {
 	case o.State == durable.Cancelled:
@@ -68,10 +91,11 @@ func (c *scriptedCall) over(o runs.Outcome, traced json.RawMessage) (*backends.R
 	if !o.Kept {
 		state = ""
 	}
-	if traced != nil {
-		result = setMeta(result, c.x.Trace, traced)
+	if c.traced != nil {
+		result = setMeta(result, c.x.Trace, c.traced)
 	}
-	return c.answer(result, state)
+	resp, err = c.answer(result, state)
+	return resp, false, err
 }
 
 // answer is the response with a result; state is that of a kept run, "" if the run is not kept.
@@ -89,6 +113,9 @@ func setMeta(result json.RawMessage, key string, value json.RawMessage) json.Raw
 	return jsonscan.Set(result, "_meta", jsonscan.Set(wire.OrEmpty(jsonscan.Get(result, "_meta")), key, value))
 }
 
+// roundsAfter is between the id of a run and the number of rounds in a state.
+const roundsAfter = "#"
+
 // inputRequired is the input_required result with the open questions, or without any.
 func (c *scriptedCall) inputRequired(o runs.Outcome) (*backends.Response, error) {
 	var requests jsonscan.Object
@@ -100,28 +127,33 @@ func (c *scriptedCall) inputRequired(o runs.Outcome) (*backends.Response, error)
 		kind = runs.Never
 	}
 	c.x.outcome = observe.Suspended
-	result := runs.InputRequired(requests.JSON(), c.p.suspended.Seal(kind, c.id, c.x.binding()))
+	result := runs.InputRequired(requests.JSON(), c.p.suspended.Seal(kind, c.id+roundsAfter+strconv.Itoa(c.rounds+1), c.x.binding()))
 	if !c.never {
 		result = setMeta(result, runs.MetaRun, runs.Meta(c.id, o.State))
 	}
 	return answer(result)
 }
 
-// waiting asks the questions of a run, in the way that the client supports.
+// waiting asks a stateless client the questions of a run. One that cannot be asked waits for somebody else's answer.
 func (c *scriptedCall) waiting(ctx context.Context, o runs.Outcome) (resp *backends.Response, again bool, err error) {
-	client := c.x.client
-	if client.Modern() && client.CallsBack() {
-		resp, err = c.inputRequired(o)
-		return resp, false, err
+	switch {
+	case c.x.client.CallsBack():
+		return c.comeBack(ctx, o)
+	case c.p.runs.Stopping():
+		return c.stopped(ctx, o)
 	}
-	if c.p.runs.Stopping() && !client.OnStdio() {
-		return nil, false, runs.Stopped(c.id, c.p.outlived() && !c.never)
+	again, err = c.rest(ctx, lookAgain)
+	return nil, again, err
+}
+
+// waitingSession sends the questions of a run to a session.
+func (c *scriptedCall) waitingSession(ctx context.Context, o runs.Outcome) (resp *backends.Response, again bool, err error) {
+	if c.p.runs.Stopping() && !c.x.client.OnStdio() {
+		return c.stopped(ctx, o)
 	}
-	if client.Session != nil {
-		for _, q := range o.Questions {
-			if client.Can(q.Method) {
-				c.ask(ctx, q)
-			}
+	for _, q := range o.Questions {
+		if c.x.client.Can(q.Method) {
+			c.ask(ctx, q)
 		}
 	}
 	again, err = c.rest(ctx, lookAgain)
@@ -199,6 +231,8 @@ func (c *scriptedCall) await(ctx context.Context, d time.Duration) error {
 	select {
 	case <-c.changed:
 	case <-c.answered:
+	case <-c.alive:
+		c.x.stillRunning()
 	case <-c.p.runs.UntilStop():
 	case <-late.C:
 	case <-ctx.Done():
@@ -209,20 +243,49 @@ func (c *scriptedCall) await(ctx context.Context, d time.Duration) error {
 	return c.lost
 }
 
-// sleeping waits for a while, and then answers a stateless client with input_required.
+// sleeping keeps the request of a stateless client open for a while, and then tells the client to come back.
 func (c *scriptedCall) sleeping(ctx context.Context, o runs.Outcome) (resp *backends.Response, again bool, err error) {
 	left := time.Until(o.Wake)
-	if !c.x.client.Modern() && !c.never && c.p.outlived() && c.p.runs.Stopping() {
-		return nil, false, runs.Stopped(c.id, c.p.outlived() && !c.never)
+	if open, ends := c.openFor(); ends {
+		left = min(left, open)
 	}
-	if c.x.client.Modern() {
-		hold := c.p.openTime() - time.Since(c.began)
-		if hold <= 0 || c.p.runs.Stopping() {
-			resp, err = c.inputRequired(o)
-			return resp, false, err
-		}
-		left = min(left, hold)
+	if left <= 0 && time.Until(o.Wake) > 0 || c.p.runs.Stopping() {
+		return c.comeBack(ctx, o)
 	}
 	again, err = c.rest(ctx, min(max(left, time.Millisecond), lookAgain))
 	return nil, again, err
+}
+
+// sleepingSession keeps the request of a session open.
+func (c *scriptedCall) sleepingSession(ctx context.Context, o runs.Outcome) (resp *backends.Response, again bool, err error) {
+	if !c.never && c.p.outlived() && c.p.runs.Stopping() {
+		return c.stopped(ctx, o)
+	}
+	again, err = c.rest(ctx, min(max(time.Until(o.Wake), time.Millisecond), lookAgain))
+	return nil, again, err
+}
+
+const (
+	// maxRounds is how many input_required results the client of an SDK takes before it gives up a call.
+	maxRounds = 10
+	// roundsOfQuestions is how many of them are left for questions.
+	roundsOfQuestions = 3
+)
+
+// openFor is how much longer the request stays open for a run that sleeps. It does not end so for clients that take only a
+// few rounds, once those that can be spent on sleeps are spent, and for clients with a session. Those made with the Go SDK
+// take three rounds; they have no timeout of their own.
+func (c *scriptedCall) openFor() (left time.Duration, ends bool) {
+	if !c.x.client.Modern() || c.rounds >= maxRounds-roundsOfQuestions || strings.HasPrefix(c.x.header.Get("User-Agent"), "Go-http-client/") {
+		return 0, false
+	}
+	return c.p.openTime() - time.Since(c.began), true
+}
+
+// hold is the longest sleep for which a run stays in memory: as long as its request stays open, at most runs.hold.
+func (c *scriptedCall) hold() time.Duration {
+	if left, ends := c.openFor(); ends {
+		return left
+	}
+	return c.p.openTime()
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"log/slog"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/vmcp-dev/vmcp/backends"
@@ -45,8 +44,6 @@ type Shared struct {
 
 	// Await finds a tool whose backend was not available when the run began; see Proxy.await.
 	Await func(ctx context.Context, r catalog.Ref) (*catalog.Entry, error)
-	// Hold is how long a request stays open for a sleeping run.
-	Hold func() time.Duration
 	// Outlived reports whether the store of runs outlives this process, Stopping whether the process is shutting down.
 	Outlived, Stopping func() bool
 	// Isolation executes runs in worker processes; nil: there is none.
@@ -64,8 +61,10 @@ type HostRequest interface {
 	PrincipalIn(ctx context.Context) *auth.Principal
 	// Notify sends a notification to the client, if the client wants it.
 	Notify(method string, params json.RawMessage)
-	// ProgressToken is the progress token of the request; nil for none.
-	ProgressToken() json.RawMessage
+	// Progress reports the progress of the run to a client that has a progress token; total is 0 when it is not known.
+	Progress(done, total float64, message string)
+	// Hold is how long the run may sleep in memory from now on.
+	Hold() time.Duration
 	// SeesHidden reports whether its trace may show hidden tools.
 	SeesHidden() bool
 	// Call makes a call of the script through the door, which finds the tool by c.Find and runs a scripted one by
@@ -174,7 +173,7 @@ func (h *Host) answered(a json.RawMessage, err error) (json.RawMessage, error) {
 // Notify sends a script's message to the log and to the client, and its progress to a client that has a progress token.
 func (h *Host) Notify(ctx context.Context, n builtins.Notice) {
 	if n.Kind == "progress" {
-		h.progress(n)
+		h.x.Progress(n.Done, n.Total, n.Message)
 		return
 	}
 	h.Log.Log(ctx, slogLevel(n.Level), n.Message, "tool", h.tool.Name, "pos", n.Pos)
@@ -184,23 +183,6 @@ func (h *Host) Notify(ctx context.Context, n builtins.Notice) {
 	}
 	h.x.Notify(wire.LogMessage, new(jsonscan.Object).Text("level", n.Level).Text("logger", h.tool.Name).Raw("data", data).JSON())
 }
-
-func (h *Host) progress(n builtins.Notice) {
-	token := h.x.ProgressToken()
-	if token == nil {
-		return
-	}
-	params := new(jsonscan.Object).Raw("progressToken", token).Raw("progress", number(n.Done))
-	if n.Total > 0 {
-		params.Raw("total", number(n.Total))
-	}
-	if n.Message != "" {
-		params.Text("message", n.Message)
-	}
-	h.x.Notify(wire.Progress, params.JSON())
-}
-
-func number(f float64) json.RawMessage { return strconv.AppendFloat(nil, f, 'f', -1, 64) }
 
 func slogLevel(level string) slog.Level {
 	switch s := wire.Severity(level); {

@@ -168,7 +168,7 @@ func (h *Host) execute(ctx context.Context, raw json.RawMessage) (*script.Result
 	if h.top() {
 		options.Whole = h.settings.Whole
 		options.Journal, options.ID, options.Pause = h.part.Journal(), h.part.ID, h.part.Paused()
-		options.Hold = h.Hold
+		options.Hold = h.x.Hold
 		if h.Outlived() {
 			options.Drain = h.part.Drained()
 		}
