@@ -12,6 +12,9 @@ var kinds = map[string][]string{
 	"token_type": {"bearer", "access", "access_token"},
 	"token_use":  {"access", "access_token"},
 	"typ":        {"bearer", "at+jwt", "application/at+jwt", "jwt"},
+	"type":       {"bearer", "access", "access_token", "at+jwt", "jwt"},
+	"tokenType":  {"bearer", "access", "access_token"},
+	"use":        {"access", "access_token", "sig"},
 }
 
 // isAccess reports whether no claim says that a token is another one than an access token: a refresh token, an ID token, or
@@ -25,13 +28,13 @@ func isAccess(claims map[string]any) bool {
 			}
 		}
 	}
-	_, event := claims["events"].(map[string]any)
+	_, event := claims["events"]
 	return !event
 }
 
 // hasIDClaims reports whether a token has claims of ID tokens (OpenID Connect Core, sections 2 and 3.3.2.11).
 func hasIDClaims(claims map[string]any) bool {
-	for _, name := range []string{"nonce", "at_hash", "c_hash"} {
+	for _, name := range []string{"nonce", "at_hash", "c_hash", "s_hash"} {
 		if _, has := claims[name]; has {
 			return true
 		}
