@@ -94,15 +94,7 @@ func (c *checker) Check(f value, x syntax.Expr, t Type, s *Schema) {
 	if len(s.Alternatives) == 0 && !s.Type.IsAny() && t.Every(func(a *Atom) bool {
 		return isJSON(a) && !s.Type.Some(func(b *Atom) bool { return kindFits(a, b) })
 	}) {
-		some, literal := converted(t, s)
-		switch {
-		case f.Code == "" && some && literal && x != nil:
-			c.Report(FindingProblem{Code: f.codeFor("argument-type"), Node: at, Warning: true,
-				Message: fmt.Sprintf("%s wants %s, this is %s that the call converts", f.name(), wantedType(s), article(t))})
-		case f.Code == "" && some:
-		case f.Skip == "" || x != nil:
-			c.report(f.codeFor("argument-type"), at, "%s wants %s, this is %s", f.name(), wantedType(s), article(t))
-		}
+		c.otherType(f, x, at, t, s)
 		return
 	}
 	if len(s.Alternatives) > 0 {
@@ -123,10 +115,29 @@ func (c *checker) Check(f value, x syntax.Expr, t Type, s *Schema) {
 	}
 }
 
-// converted reports whether a call may convert a value to the one type of scalars that a schema has (schema.Convert), and
-// whether some of it is a literal, which can be written as what is wanted.
+// otherType reports a value of another type than the schema's, unless the call converts it.
+func (c *checker) otherType(f value, x syntax.Expr, at syntax.Node, t Type, s *Schema) {
+	may, literal := false, false
+	if f.Code == "" {
+		may, literal = converted(t, s)
+	}
+	switch {
+	case may && literal && x != nil:
+		c.Report(FindingProblem{Code: f.codeFor("argument-type"), Node: at, Warning: true,
+			Message: fmt.Sprintf("%s wants %s, this is %s that the call converts", f.name(), wantedType(s), article(t))})
+	case may && x != nil && t.Some(unexpectedNone):
+		c.maybeNone(f, x, s)
+	case may:
+	case f.Skip == "" || x != nil:
+		c.report(f.codeFor("argument-type"), at, "%s wants %s, this is %s", f.name(), wantedType(s), article(t))
+	}
+}
+
+// converted reports whether a call may convert a value, if it is not None, to the one type of scalars that a schema has
+// (schema.Convert), and whether some of it is a literal, which can be written as what is wanted.
 func converted(t Type, s *Schema) (may, literal bool) {
-	if len(s.Enum) > 0 || s.Type.Without(None).IsNever() {
+	t = t.Without(None)
+	if t.IsNever() || s.Type.Without(None).IsNever() {
 		return false, false
 	}
 	want := ""
@@ -197,6 +208,11 @@ func (c *checker) noneValue(f value, x syntax.Expr, t Type, s *Schema) {
 	if rest := t.Without(None); rest.IsNever() || !rest.Every(func(a *Atom) bool { return s.Type.Some(func(b *Atom) bool { return kindFits(a, b) }) }) {
 		return
 	}
+	c.maybeNone(f, x, s)
+}
+
+// maybeNone warns about an expression that may be None.
+func (c *checker) maybeNone(f value, x syntax.Expr, s *Schema) {
 	p := FindingProblem{Code: "maybe-none", Warning: true, Node: x, Message: fmt.Sprintf("%s may be None here, %s of %s wants %s", describe(x), f.name(), f.Subject, wantedType(s)), Hint: "without_none({...}) leaves it out"}
 	c.Report(p)
 }
