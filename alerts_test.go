@@ -53,8 +53,8 @@ func TestAlerts(t *testing.T) {
 			}
 		}
 	}
-	if len(found) != 10 {
-		t.Errorf("the alerts are %v, want ten", found)
+	if len(found) != 11 {
+		t.Errorf("the alerts are %v, want eleven", found)
 	}
 }
 

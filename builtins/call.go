@@ -117,11 +117,15 @@ func (c *call) do(t *starlark.Thread, caught bool) (starlark.Value, error) {
 
 // ask calls the tool; a result with isError becomes a *ToolError.
 func (c *call) ask(ctx context.Context, host Host, o CallOptions, most int64) (json.RawMessage, error) {
+	o.Untimed = ctx
 	ctx, cancel := context.WithTimeoutCause(ctx, c.timeout, errCallTimeout)
 	defer cancel()
 	raw, err := host.CallTool(ctx, c.tool, script.Arguments(ctx, c.args), o)
 	var known *ToolError
+	var suspended *script.Suspended
 	switch {
+	case errors.As(err, &suspended):
+		return nil, err
 	case err != nil && context.Cause(ctx) == errCallTimeout && !saysMore(err):
 		return nil, &ToolError{Kind: Timeout, Msg: fmt.Sprintf("no answer within %s", c.timeout)}
 	case err != nil && errors.As(err, &known):

@@ -15,7 +15,7 @@ Any tool of the catalog can be called, hidden ones too, by the name that clients
 none gives ` + "`{\"text\": ..., \"content\": [...]}`" + `. A tool that reports a failure, cannot be reached
 or does not answer in time ends the script with an error that names the tool and quotes it;
 use ` + "`try_call_tool`" + ` or ` + "`retry`" + ` to handle it. ` + "`timeout`" + ` can shorten the limit of one call,
-not extend it.
+not extend it; of a scripted tool it bounds the time in which that is awake, as ` + "`limits.time`" + ` does: sleeps and waiting for people do not count.
 
 Where the tool's input schema wants exactly a text, a number or a boolean, arguments are converted if nothing is lost by it,
 at every level: 42 and True to ` + "`\"42\"`" + ` and ` + "`\"true\"`" + `, and ` + "`\"42\"`" + ` to 42, but not ` + "`\"007\"`" + `, ` + "`\"1e3\"`" + ` or

@@ -27,8 +27,10 @@ type Host interface {
 
 // CallOptions are the options of one call of a tool.
 type CallOptions struct {
-	// Timeout bounds the call; the context ends with it, too.
+	// Timeout bounds the call; the context ends with it, too. Of a scripted tool it bounds the time in which its run is awake, as
+	// limits.time does: its context is Untimed.
 	Timeout time.Duration
+	Untimed context.Context
 	// Key is the position of the call in the run.
 	Key string
 	// IdempotencyKey is the same for every attempt of this call, and unique to it: RUN/KEY. "" if the run has no ID. A

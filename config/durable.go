@@ -84,6 +84,8 @@ type Runs struct {
 	TrustHints *bool `json:"trustHints,omitempty" default:"true"`
 	// Hold is how long a request of revision 2026-07-28 stays open for a run that sleeps, counted from the beginning of the request; then it is answered, and its client repeats it. Less than the timeout of clients, which is 60s by default in the official SDKs.
 	Hold limits.Duration `json:"hold,omitempty" default:"45s"`
+	// AnswerWithin is how long a run in memory is kept for a client that was told to come back, and at least until its questions reach their deadlines; then the run is cancelled. In a database it is kept.
+	AnswerWithin limits.Duration `json:"answerWithin,omitempty" default:"15m"`
 	// Lease is the lifetime of the lease that a process has for its runs; when it expires, another process resumes them.
 	Lease limits.Duration `json:"lease,omitempty" default:"10s"`
 	// Retention is how long ended runs are kept.
@@ -274,7 +276,7 @@ func (r *Runs) Check(path string, v *Validator) {
 	for _, d := range []struct {
 		field string
 		value limits.Duration
-	}{{"hold", r.Hold}, {"lease", r.Lease}, {"retention.done", r.Retention.Done}, {"retention.failed", r.Retention.Failed}} {
+	}{{"hold", r.Hold}, {"answerWithin", r.AnswerWithin}, {"lease", r.Lease}, {"retention.done", r.Retention.Done}, {"retention.failed", r.Retention.Failed}} {
 		if at := path + "." + d.field; d.value <= 0 && v.Set(at) {
 			v.Report(at, "want more than 0")
 		}

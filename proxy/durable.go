@@ -14,12 +14,13 @@ import (
 // changeable is the part of a configuration about runs that may change without a restart.
 type changeable struct {
 	hold         time.Duration
+	answerWithin time.Duration
 	suspendedFor time.Duration
 	when         string // runs.durable
 }
 
 func (p *Proxy) newRuns() {
-	p.durable.Store(&changeable{10 * time.Second, limits.Defaults().ElicitTimeout.Std(), ""})
+	p.durable.Store(&changeable{45 * time.Second, 15 * time.Minute, limits.Defaults().ElicitTimeout.Std(), ""})
 	p.runs = runs.New(runs.Options{
 		Log: p.log, Spawn: p.spawn, Execute: p.resumePart, Over: p.runOver,
 		Wrote: func(took time.Duration, err error) { p.metrics.Runs.Wrote(took, err) }, Resumed: func(c runs.Cause) { p.metrics.Runs.Resumed(string(c)) },
@@ -91,7 +92,7 @@ func (p *Proxy) useStore(cfg *config.Config) error {
 
 // useRuns applies the part of a configuration that may change without a restart.
 func (p *Proxy) useRuns(cfg *config.Config) {
-	p.durable.Store(&changeable{cfg.Runs.Hold.Std(), cfg.Limits.ElicitTimeout.Std(), cfg.Runs.Durable})
+	p.durable.Store(&changeable{cfg.Runs.Hold.Std(), cfg.Runs.AnswerWithin.Std(), cfg.Limits.ElicitTimeout.Std(), cfg.Runs.Durable})
 	p.sealSessions(cfg)
 	p.notifier.Use(cfg.Runs.Notify, p.runs.Store(), p.ringOf(cfg))
 	p.runs.Retain(runs.Keep{Done: cfg.Runs.Retention.Done.Std(), Failed: cfg.Runs.Retention.Failed.Std()})

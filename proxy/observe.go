@@ -42,6 +42,10 @@ func (p *Proxy) state() observe.State {
 		for state, n := range kept.States {
 			s.Runs[string(state)] = n
 		}
+		s.RunsBytes, s.RunsForgotten = kept.Kept, map[string]int64{}
+		for _, state := range durable.States {
+			s.RunsForgotten[string(state)] = kept.Forgotten[state]
+		}
 		if !kept.OldestWaiting.IsZero() {
 			s.OldestWaiting = max(0, time.Since(kept.OldestWaiting))
 		}

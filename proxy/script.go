@@ -3,6 +3,7 @@ package proxy
 import (
 	"context"
 	"encoding/json"
+	"math"
 	"strconv"
 	"time"
 
@@ -66,7 +67,7 @@ func (x *exchange) Progress(done, total float64, message string) {
 
 // leastProgress is less than the progress that scripts report in one step: progress has to increase (2025-11-25,
 // basic/utilities/progress).
-const leastProgress = 1e-6
+const leastProgress = 0.001
 
 // stillRunning reports some progress, whatever the script has reported: clients may begin their timeout anew. It does not wait for a
 // slow client.
@@ -75,7 +76,7 @@ func (x *exchange) stillRunning() {
 		return
 	}
 	defer x.run.reporting.Unlock()
-	x.run.done += leastProgress
+	x.run.done = math.Round((x.run.done+leastProgress)/leastProgress) * leastProgress
 	x.Offer(wire.Progress, x.progress(0, "the run continues"))
 }
 

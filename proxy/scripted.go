@@ -69,7 +69,7 @@ const aliveEvery = 15 * time.Second
 
 // callScript runs a scripted tool for a client.
 func (p *Proxy) callScript(ctx context.Context, x *exchange, e *catalog.Entry) (*backends.Response, error) {
-	c := &scriptedCall{p: p, x: x, out: x.out, entry: e, began: time.Now(), asking: map[string]bool{}, brought: map[string]bool{}, answered: make(chan struct{}, 1), never: e.Script.Durable.When == "never"}
+	c := &scriptedCall{p: p, x: x, out: x.out, entry: e, began: time.Now(), asking: map[string]bool{}, brought: map[string]bool{}, answered: make(chan struct{}, 1), never: e.Script.Durable.When == "never", keyed: x.Key != nil}
 	x.run = &clientRun{hold: c.hold}
 	if x.Token != nil {
 		alive := time.NewTicker(aliveEvery)
@@ -122,10 +122,10 @@ func (c *scriptedCall) run(ctx context.Context, args json.RawMessage) (r durable
 func (c *scriptedCall) first(ctx context.Context, key string) (*backends.Response, error) {
 	args, err := c.entry.Script.Arguments(c.x.Get(arguments))
 	if err != nil {
-		return c.answer(builtins.ErrorResult(c.p.secrets.Text(err.Error())), "")
+		return c.answer(builtins.ErrorResult(c.p.secrets.Text(err.Error())), "", nil)
 	}
 	r, settings := c.run(ctx, jsonscan.Compact(args))
-	r.Dedupe, r.Limits, c.keyed = key, settings.JSON(), key != ""
+	r.Dedupe, r.Limits = key, settings.JSON()
 	var isNew bool
 	if c.id, isNew, err = c.p.runs.Start(ctx, r); err != nil {
 		return nil, err

@@ -71,7 +71,7 @@ func (c *scriptedCall) stopped(context.Context, runs.Outcome) (resp *backends.Re
 // inDoubt is a result that lists the calls that are in doubt, and what can be done.
 func (c *scriptedCall) inDoubt(_ context.Context, o runs.Outcome) (resp *backends.Response, again bool, err error) {
 	c.x.outcome = observe.Suspended
-	resp, err = c.answer(builtins.ErrorResult(c.p.secrets.Text(runs.Doubtful(c.id, o.Doubts, len(o.Questions), c.p.outlived() && !c.never, c.keyed))), o.State)
+	resp, err = c.answer(builtins.ErrorResult(c.p.secrets.Text(runs.Doubtful(c.id, o.Doubts, len(o.Questions), c.p.outlived() && !c.never, c.keyed))), o.State, o.Doubts)
 	return resp, false, err
 }
 
@@ -94,17 +94,17 @@ func (c *scriptedCall) over(_ context.Context, o runs.Outcome) (resp *backends.R
 	if c.traced != nil {
 		result = setMeta(result, c.x.Trace, c.traced)
 	}
-	resp, err = c.answer(result, state)
+	resp, err = c.answer(result, state, nil)
 	return resp, false, err
 }
 
-// answer is the response with a result; state is that of a kept run, "" if the run is not kept.
-func (c *scriptedCall) answer(result json.RawMessage, state durable.State) (*backends.Response, error) {
+// answer is the response with a result; state is that of a kept run, "" if the run is not kept, and doubts its calls in doubt.
+func (c *scriptedCall) answer(result json.RawMessage, state durable.State, doubts []script.Doubt) (*backends.Response, error) {
 	if s := jsonscan.Get(result, "structuredContent"); len(s) > 0 && s[0] != '{' && !c.x.client.Modern() { // it has to be an object before 2026-07-28
 		result = jsonscan.Delete(result, func(key string) bool { return key == "structuredContent" })
 	}
 	if state != "" && !c.never {
-		result = setMeta(result, runs.MetaRun, runs.Meta(c.id, state))
+		result = setMeta(result, runs.MetaRun, c.p.secrets.JSON(runs.Meta(c.id, state, doubts)))
 	}
 	return answer(c.p.edit(c.x).Apply(result))
 }
@@ -127,11 +127,27 @@ func (c *scriptedCall) inputRequired(o runs.Outcome) (*backends.Response, error)
 		kind = runs.Never
 	}
 	c.x.outcome = observe.Suspended
+	c.away(o)
 	result := runs.InputRequired(requests.JSON(), c.p.suspended.Seal(kind, c.id+roundsAfter+strconv.Itoa(c.rounds+1), c.x.binding()))
 	if !c.never {
-		result = setMeta(result, runs.MetaRun, runs.Meta(c.id, o.State))
+		result = setMeta(result, runs.MetaRun, runs.Meta(c.id, o.State, nil))
 	}
 	return answer(result)
+}
+
+// away bounds how long a run in memory is kept for a client that is told to come back. One with an idempotency key may come
+// back at any time.
+func (c *scriptedCall) away(o runs.Outcome) {
+	if !c.never && (c.keyed || c.p.outlived()) {
+		return
+	}
+	until := time.Now().Add(c.p.durable.Load().answerWithin)
+	for _, q := range o.Questions {
+		if q.Deadline.After(until) {
+			until = q.Deadline
+		}
+	}
+	c.p.runs.Away(c.id, c.never, until)
 }
 
 // waiting asks a stateless client the questions of a run. One that cannot be asked waits for somebody else's answer.

@@ -3,8 +3,10 @@ package proxy_test
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -77,4 +79,59 @@ func roundOf(t *testing.T, url, tool, agent, more string) (result, failure json.
 		t.Fatalf("%s: %v", b, err)
 	}
 	return m.Result, m.Error
+}
+
+// TestAClientThatStaysAway: a run in memory whose client was told to come back ends when it does not, at the latest of
+// runs.answerWithin and the deadline of its questions; a request with an idempotency key can always be repeated.
+func TestAClientThatStaysAway(t *testing.T) {
+	cfg := &config.Config{Runs: config.Runs{Hold: config.Duration(time.Millisecond), AnswerWithin: config.Duration(time.Second)}}
+	cfg.Limits.ElicitTimeout = config.Duration(time.Minute)
+	cfg.ScriptedTools = []config.ScriptedTool{
+		{Name: "naps", Description: "Sleeps.", Script: "def run(params):\n    sleep(\"1h\")\n"},
+		{Name: "never", Description: "Sleeps.", Durable: "never", Script: "def run(params):\n    sleep(\"1h\")\n"},
+		{Name: "asks", Description: "Asks.", Script: "def run(params):\n    return elicit(\"well?\", schema = {\"type\": \"object\", \"properties\": {\"answer\": {\"type\": \"string\"}}}).content\n"},
+	}
+	_, url := start(t, cfg)
+	states := map[string]string{}
+	for _, tool := range []string{"naps", "never", "asks"} {
+		result, failure := roundOf(t, url, tool, "node", "")
+		if failure != nil {
+			t.Fatalf("%s: %s", tool, failure)
+		}
+		states[tool] = asks(t, result).RequestState
+	}
+	keyedNap(t, url)
+	shows(t, url, `vmcp_runs{state="cancelled"}`, "1")
+	for _, tool := range []string{"naps", "never"} {
+		result, failure := roundOf(t, url, tool, "node", `,"requestState":"`+states[tool]+`"`)
+		if !strings.Contains(string(result), "did not come back within runs.answerWithin") {
+			t.Errorf("%s: %s %s", tool, result, failure)
+		}
+	}
+	for state, want := range map[string]string{"cancelled": "1", "waiting": "1", "sleeping": "1"} {
+		if have := metric(t, url, fmt.Sprintf("vmcp_runs{state=%q}", state)); have != want {
+			t.Errorf("%s runs in state %s, want %s", have, state, want)
+		}
+	}
+}
+
+// keyedNap calls naps with an idempotency key.
+func keyedNap(t *testing.T, url string) {
+	t.Helper()
+	r := modernRequest(t.Context(), url, "naps", "")
+	r.Header.Set("User-Agent", "node")
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	body = bytes.Replace(body, []byte(`"_meta":{`), []byte(`"_meta":{"dev.vmcp/idempotencyKey":"k",`), 1)
+	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if b, err := io.ReadAll(resp.Body); err != nil || !bytes.Contains(b, []byte("input_required")) {
+		t.Fatalf("with a key: %s, %v", b, err)
+	}
 }

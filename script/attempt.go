@@ -157,6 +157,9 @@ func (r *Run) perform(b *branch, e Effect, entry *Entry, perform performer) (res
 	})
 	switch {
 	case b.ctx.Err() != nil:
+		if entry.Unsure || !entry.Done && e.Lasts == 0 && !e.Repeatable && !IsNotDone(err) && !r.mayRepeat(e, entry) {
+			b.unsure++ // it was interrupted: the effect that has started this run is not repeated either
+		}
 		b.lose(entry.Used)
 		return nil, ended(b.ctx)
 	case failed != nil:
@@ -282,7 +285,7 @@ func (r *Run) classify(b *branch, e Effect, entry *Entry, err error) error {
 	switch repeats := r.mayRepeat(e, entry); {
 	case repeats && lost.Harmless != nil && !entry.Unsure && (e.Tells || b.catch > 0):
 		return lost.Harmless
-	case repeats && lost.Harmless != nil && !e.Tells:
+	case repeats && lost.Harmless != nil && !e.Tells && b.catch == 0:
 		return lost.Err
 	case repeats && !e.Tells && b.catch == 0:
 		return fmt.Errorf("%w: whether it happened is not known", lost.Err)

@@ -30,8 +30,10 @@ type State struct {
 
 	Replicas *Replicas // nil: without a cluster
 
-	Runs          map[string]int // kept runs by state, every state; nil: the store does not answer
-	OldestWaiting time.Duration  // the longest time that a run has waited for an answer
+	Runs          map[string]int   // kept runs by state, every state; nil: the store does not answer
+	OldestWaiting time.Duration    // the longest time that a run has waited for an answer
+	RunsBytes     int64            // of kept runs in memory
+	RunsForgotten map[string]int64 // those that were removed for want of memory, by state
 }
 
 // Backend is the state of one backend.
@@ -54,6 +56,8 @@ var (
 	descWorkers    = prometheus.NewDesc("vmcp_script_workers", "Worker processes of isolated scripts, with the one that is ready for the next run.", nil, nil)
 	descRuns       = prometheus.NewDesc("vmcp_runs", "Runs of scripted tools in their store, by state. Processes that share a store show the same.", []string{"state"}, nil)
 	descOldest     = prometheus.NewDesc("vmcp_runs_oldest_waiting_seconds", "The longest time that a run has waited for an answer; 0 for none.", nil, nil)
+	descKept       = prometheus.NewDesc("vmcp_runs_kept_bytes", "Memory of the runs of scripted tools that are kept in memory and not executed; 0 with a database.", nil, nil)
+	descForgotten  = prometheus.NewDesc("vmcp_runs_forgotten_total", "Runs of scripted tools that were removed from memory for want of room, by the state in which they were. Those that had not ended were given up.", []string{"state"}, nil)
 	descCalls      = prometheus.NewDesc("vmcp_backend_calls_total", "Calls to the backend.", []string{"backend"}, nil)
 	descFailures   = prometheus.NewDesc("vmcp_backend_failures_total", "Calls without a response of the backend.", []string{"backend"}, nil)
 	descRedials    = prometheus.NewDesc("vmcp_backend_reconnects_total", "Times the backend was dialled again.", []string{"backend"}, nil)
@@ -90,6 +94,20 @@ const (
 	ReloadedHelp = "1 when the last version of the configuration is served, 0 when it was refused and the previous one is still served."
 )
 
+// collectRuns collects what is known of kept runs.
+func (s *State) collectRuns(gauge func(*prometheus.Desc, float64, ...string), counter func(*prometheus.Desc, uint64, ...string)) {
+	for state, n := range s.Runs {
+		gauge(descRuns, float64(n), state)
+	}
+	if s.Runs != nil {
+		gauge(descOldest, s.OldestWaiting.Seconds())
+		gauge(descKept, float64(s.RunsBytes))
+	}
+	for state, n := range s.RunsForgotten {
+		counter(descForgotten, uint64(n), state)
+	}
+}
+
 // A collector collects the state at each scrape.
 type collector func() State
 
@@ -118,12 +136,7 @@ func (state collector) Collect(ch chan<- prometheus.Metric) {
 		gauge(descQueued, float64(b.Waiting), b.Name)
 		gauge(descBreaker, float64(b.Breaker), b.Name)
 	}
-	for state, n := range s.Runs {
-		gauge(descRuns, float64(n), state)
-	}
-	if s.Runs != nil {
-		gauge(descOldest, s.OldestWaiting.Seconds())
-	}
+	s.collectRuns(gauge, counter)
 	counter(descEnded, s.Edge.Evicted, "full")
 	counter(descEnded, s.Edge.Unused, "unused")
 	counter(descEnded, s.Edge.Pressed, "pressure")

@@ -80,7 +80,8 @@ type Host struct {
 	tool    *catalog.ScriptedTool
 	chain   []string // nested scripted tools, the outermost first, this one last
 
-	part     *Part // the part of the run that is executed
+	within   time.Duration // what the call that runs the tool leaves of limits.time; 0: all
+	part     *Part         // the part of the run that is executed
 	settings Settings
 	refused  map[string]error // questions that the client has answered with an error, by key
 	traced   json.RawMessage  // the trace, for a client that asked for it

@@ -228,15 +228,31 @@ func (c *HostCall) Nested(ctx context.Context, x HostRequest, e *catalog.Entry, 
 		return nil, &builtins.ToolError{Kind: builtins.InvalidInput, Msg: fmt.Sprintf("scripted tools call each other more than %d deep: %s", maxCallDepth, strings.Join(chain, " -> "))}
 	}
 	inner := &Host{Shared: h.Shared, x: x, catalog: h.catalog, tool: e.Script, chain: chain, part: h.part, settings: h.settings, refused: h.refused}
+	if t := c.Options.Timeout; t < inner.tool.Limits.Or(script.DefaultLimits()).Time.Std() {
+		inner.within = t
+	}
+	ctx, cancel := untimed(ctx, c.Options.Untimed)
+	defer cancel()
 	res, err := inner.execute(ctx, args)
 	_, contract := err.(*builtins.ToolError)
 	var suspended *script.Suspended
 	var journal *script.JournalError
+	var limit *script.LimitError
 	switch {
+	case inner.within > 0 && ctx.Err() == nil && errors.As(err, &limit) && limit.Limit == "time":
+		return nil, &builtins.ToolError{Kind: builtins.Timeout, Msg: fmt.Sprintf("no answer within %s", inner.within)}
 	case contract || err != nil && ctx.Err() != nil, errors.As(err, &suspended), errors.As(err, &journal): // these end the whole run
 		return nil, err
 	case err != nil:
 		return nil, &builtins.ToolError{Kind: builtins.Tool, Msg: script.Clip(explain(err))}
 	}
 	return &backends.Response{Result: builtins.CallResult(res)}, nil
+}
+
+// untimed is ctx as it would be without the timeout of the call: the time of a scripted tool is that in which it is awake, see
+// script.Limits.Time, and not the one until it returns.
+func untimed(ctx, call context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(call, func() { cancel(context.Cause(call)) })
+	return ctx, func() { stop(); cancel(nil) }
 }

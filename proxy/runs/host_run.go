@@ -159,8 +159,12 @@ func (h *Host) execute(ctx context.Context, raw json.RawMessage) (*script.Result
 	var stats script.Stats
 	h.Metrics.Begin()
 	defer h.Metrics.End()
+	limits := h.tool.Limits
+	if h.within > 0 {
+		limits.Time = script.Duration(h.within)
+	}
 	options := script.RunOptions{
-		Args: args, Host: h, Repeat: h.repeat, FailInDoubt: h.settings.OnDoubt == "fail" || h.part.Ephemeral(), Limits: h.tool.Limits, Places: status.Whole(ctx) != nil,
+		Args: args, Host: h, Repeat: h.repeat, FailInDoubt: h.settings.OnDoubt == "fail" || h.part.Ephemeral(), Limits: limits, Places: status.Whole(ctx) != nil,
 		Pool: h.Admission.Pool, Trace: h.observer(ctx), Stats: &stats, Print: func(pos, text string) { h.printed(ctx, pos, text) }, Isolation: h.isolation(),
 		Adapt: h.adapt,
 	}

@@ -46,7 +46,9 @@ type Keeper struct {
 	owner   string
 	life    context.Context
 	end     context.CancelFunc
-	away    bool // the store did not answer the last query; only loop uses it
+	silent  bool // the store did not answer the last query; only loop uses it
+
+	lookedAway time.Time // when away was looked through; only loop uses it
 
 	mu        sync.Mutex
 	store     durable.Store            // the configured one; guarded by mu, like all below
@@ -55,6 +57,7 @@ type Keeper struct {
 	keep      Keep                     //
 	active    map[string]*Part         // by run id
 	taking    map[string]chan struct{} // runs that this process is about to acquire; closed afterwards
+	away      map[string]absence       // runs in memory whose client was told to come back, by id
 	stopping  bool                     // only requests begin parts
 	closed    bool                     // nothing begins a part
 	drained   chan struct{}            // closed when stopping is set
@@ -80,7 +83,7 @@ const (
 
 // New makes a Keeper.
 func New(o Options) *Keeper {
-	k := &Keeper{options: o, owner: durable.NewID(), active: map[string]*Part{}, taking: map[string]chan struct{}{}, drained: make(chan struct{})}
+	k := &Keeper{options: o, owner: durable.NewID(), active: map[string]*Part{}, taking: map[string]chan struct{}{}, away: map[string]absence{}, drained: make(chan struct{})}
 	k.life, k.end = context.WithCancel(context.Background())
 	return k
 }
@@ -269,6 +272,7 @@ func rests(r durable.Run) bool {
 func (k *Keeper) enter(ctx context.Context, id string) (p *Part, done func(), err error) {
 	for {
 		k.mu.Lock()
+		delete(k.away, id)
 		if p := k.active[id]; p != nil {
 			p.waiters++
 			k.mu.Unlock()
@@ -357,6 +361,51 @@ func (k *Keeper) left(r durable.Run, s Settings) string {
 	}
 	return s.OnDisconnect
 }
+
+// An absence is a run in memory that only its client can continue, which was told to come back.
+type absence struct {
+	until time.Time
+	never bool // the run is never kept
+}
+
+// maxAway bounds the number of absences, about as many as there can be runs in memory. A run beyond is kept until there is no
+// room for it.
+const maxAway = 1 << 16
+
+// Away is called when the client of a run in memory was told to come back: the run ends if it has not by then.
+func (k *Keeper) Away(id string, never bool, until time.Time) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if len(k.away) < maxAway {
+		k.away[id] = absence{until, never}
+	}
+}
+
+// endAbsent cancels runs whose clients have not come back in time.
+func (k *Keeper) endAbsent() {
+	now := time.Now()
+	if now.Sub(k.lookedAway) < look {
+		return
+	}
+	k.lookedAway = now
+	k.mu.Lock()
+	late := map[string]absence{}
+	for id, a := range k.away {
+		if p := k.active[id]; a.until.Before(now) && (p == nil || p.waiters == 0) {
+			late[id] = a
+			delete(k.away, id)
+		}
+	}
+	k.mu.Unlock()
+	ctx, cancel := context.WithTimeout(k.life, endWithin)
+	defer cancel()
+	for id, a := range late {
+		_ = k.of(a.never).Cancel(ctx, id, clientAway) // it may have ended
+	}
+}
+
+// clientAway says why a run was cancelled.
+const clientAway = "its client did not come back within runs.answerWithin"
 
 // Abandon is called when a request that waited for a run at rest has ended before the run did.
 func (k *Keeper) Abandon(id string, never bool) {

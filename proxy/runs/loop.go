@@ -16,6 +16,7 @@ func (k *Keeper) loop() {
 			k.resumeDue(k.of(never), never)
 			k.countEnds(k.of(never))
 		}
+		k.endAbsent()
 		k.mu.Lock()
 		k.looked = true
 		k.mu.Unlock()
@@ -41,15 +42,15 @@ func (k *Keeper) resumeDue(of durable.Store, never bool) {
 	if err != nil {
 		if k.life.Err() == nil {
 			k.wrote(time.Time{}, err)
-			if !k.away {
+			if !k.silent {
 				k.options.Log.Warn("the store of runs does not answer: no run is resumed until it does", "err", err)
 			}
-			k.away = true
+			k.silent = true
 		}
 		return
 	}
-	if k.away && !never {
-		k.away = false
+	if k.silent && !never {
+		k.silent = false
 		k.options.Log.Info("the store of runs answers again")
 	}
 	for _, id := range ids {

@@ -25,9 +25,26 @@ func ValidKey(key string) bool {
 	return key != "" && len(key) <= 128 && !strings.ContainsFunc(key, func(c rune) bool { return c < ' ' || c > '~' })
 }
 
-// Meta is the value of MetaRun.
-func Meta(id string, state durable.State) json.RawMessage {
-	return new(jsonscan.Object).Text("id", id).Text("state", string(state)).JSON()
+// Meta is the value of MetaRun. For a run in doubt it has the calls whose outcome is not known: the key of the effect, which
+// vmcp runs resolve takes, the tool, and where in the script (at) and why (cause) if that is known.
+func Meta(id string, state durable.State, doubts []script.Doubt) json.RawMessage {
+	o := new(jsonscan.Object).Text("id", id).Text("state", string(state))
+	if len(doubts) > 0 {
+		calls := make([]json.RawMessage, len(doubts))
+		for i, d := range doubts {
+			call := new(jsonscan.Object).Text("key", d.Key).Text("name", d.Name)
+			if d.Pos != "" {
+				call.Text("at", d.Pos)
+			}
+			if d.Why != "" {
+				call.Text("cause", d.Why)
+			}
+			calls[i] = call.JSON()
+		}
+		list, _ := json.Marshal(calls) // of valid JSON
+		o.Text("reason", "doubt").Raw("calls", list)
+	}
+	return o.JSON()
 }
 
 // Doubtful is the text for a client of a run in doubt: what happened, and what an operator can do about it if the run is in a

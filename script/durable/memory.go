@@ -6,6 +6,7 @@ import (
 	"container/list"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -33,6 +34,7 @@ type MemoryStore struct {
 	kept      int64            // sum of all weights
 	of        map[string]int64 // sum of the weights by principal
 	givenUp   int64            // number of runs that fit has ended
+	forgotten map[State]int64  // how many runs fit has removed, by state
 	ended     *list.List       // of *run, in the order in which they ended
 	outbox    []queued         // events that were not sent yet, in order
 	uncounted []Event          // for Uncounted
@@ -53,7 +55,7 @@ type run struct {
 // NewMemory returns an empty store. The sizes of its runs without an owner are counted in the pool and bounded by in.MostKept, see
 // [Store.fit]; the journal of a run that is executed is charged to the budget of that run instead.
 func NewMemory(o Options, in *script.Pool) *MemoryStore {
-	return &MemoryStore{options: o.WithDefaults(), pool: in, runs: map[string]*run{}, live: map[string]*run{}, keys: map[[2]string]*run{}, changed: make(chan struct{}), of: map[string]int64{}, ended: list.New()}
+	return &MemoryStore{options: o.WithDefaults(), pool: in, runs: map[string]*run{}, live: map[string]*run{}, keys: map[[2]string]*run{}, changed: make(chan struct{}), of: map[string]int64{}, forgotten: map[State]int64{}, ended: list.New()}
 }
 
 // Start implements [Store].
@@ -310,7 +312,7 @@ func (s *MemoryStore) Sealed(context.Context) (map[string]int, error) { return n
 func (s *MemoryStore) Stats(context.Context) (Stats, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	st := Stats{States: map[State]int{}}
+	st := Stats{States: map[State]int{}, Kept: s.kept, Forgotten: maps.Clone(s.forgotten)}
 	for _, state := range States {
 		st.States[state] = 0
 	}

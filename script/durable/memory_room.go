@@ -38,6 +38,9 @@ func (s *MemoryStore) remove(keep *run, principal string, match func(*run) bool)
 func (s *MemoryStore) forgetEnded(keep *run, match func(*run) bool) bool {
 	for e := s.ended.Front(); e != nil; e = e.Next() {
 		if r := e.Value.(*run); r != keep && match(r) {
+			if !r.givenUp { // it is counted then
+				s.forgotten[r.State]++
+			}
 			s.forget(r)
 			return true
 		}
@@ -74,6 +77,7 @@ func (s *MemoryStore) giveUp(keep *run, principal string) bool {
 	for _, r := range idle[:(len(idle)+7)/8] {
 		r.givenUp = true
 		s.givenUp++
+		s.forgotten[r.State]++
 		s.end(r, Outcome{State: Failed, Error: givenUp})
 		s.uncount(r)
 	}

@@ -180,6 +180,9 @@ type Old struct {
 type Stats struct {
 	States        map[State]int // every state is present
 	OldestWaiting time.Time     // when the run that has waited longest began to wait; zero for none
+
+	Kept      int64           // bytes of the runs in memory that nobody executes; 0 in a database
+	Forgotten map[State]int64 // runs that were removed from memory for want of room, by the state in which they were
 }
 
 // Store keeps runs. All methods are safe for concurrent use. The caller owns the values that they
