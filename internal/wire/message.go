@@ -36,6 +36,21 @@ func (m *Message) IsNotification() bool { return m.Method != "" && m.ID == nil }
 // IsResponse reports whether m is a response.
 func (m *Message) IsResponse() bool { return m.Method == "" && (m.Result != nil || m.Error != nil) }
 
+// Clone returns a copy of m whose members need no more memory than their sizes. A message that is kept needs it: its
+// frame may have other members, and be in a buffer that is larger.
+func (m *Message) Clone() Message {
+	block := make([]byte, 0, len(m.ID)+len(m.Params)+len(m.Result)+len(m.Error))
+	clone := func(member json.RawMessage) json.RawMessage {
+		if member == nil {
+			return nil
+		}
+		begin := len(block)
+		block = append(block, member...)
+		return json.RawMessage(block[begin:len(block):len(block)])
+	}
+	return Message{ID: clone(m.ID), Method: m.Method, Params: clone(m.Params), Result: clone(m.Result), Error: clone(m.Error)}
+}
+
 // Parse splits one frame into its members. It checks that the whole frame is JSON of bounded depth in
 // valid UTF-8; the error is an *Error with code ParseError or InvalidRequest. For a frame that is
 // JSON but not a valid message, the returned message has the id if one was found.

@@ -323,8 +323,9 @@ func (c *Conn) EndIdleCall() {
 }
 
 // receive routes a notification or request. of is the call on whose stream it was
-// received; nil for a stream of the connection.
+// received; nil for a stream of the connection. The message is copied: its frame can be reused.
 func (c *Conn) receive(of *call, m wire.Message) {
+	m = m.Clone()
 	if m.Method == wire.Acknowledged && !c.acknowledged(of) || c.receiveOwn(m) {
 		return
 	}

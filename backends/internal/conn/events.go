@@ -85,8 +85,7 @@ func (h *httpTransport) scanEvents(k *call, body *eventBody, pos *endpoint.Posit
 		m, ok := h.c.message(e)
 		switch {
 		case ok && m.Method != "":
-			m, _ = wire.Skim(bytes.Clone(e.Data)) // the buffer is used for the next event
-			h.c.receive(k, m)
+			h.c.receive(k, m) // the buffer is used for the next event
 		case ok && h.c.lookup(m.ID) == k:
 			h.drain(k, body.body)
 			return k.respond(&m, held)

@@ -73,14 +73,12 @@ func (x *multiplexer) dispatch(frame []byte, held *Buffer) {
 			return // the call releases the buffer
 		}
 	default:
-		// A forwarded message is checked for valid JSON; its buffer is not released, because the message is
-		// kept.
+		// A forwarded message is checked for valid JSON.
 		if m, err = wire.Parse(frame); err != nil {
 			x.c.d.logMalformed(frame, err)
-			return
+			break
 		}
 		x.c.receive(nil, m)
-		return
 	}
 	if held != nil {
 		held.Release()
@@ -120,8 +118,9 @@ func (c *call) drain() (resp *Response, err error, over bool) {
 	if err != nil {
 		return nil, c.conn.d.Errorf(Interrupted, "%s: %w", c.method, err), true
 	}
-	for _, m := range items {
-		c.handle(m, onClientStream)
+	for i := range items {
+		c.handle(items[i], onClientStream)
+		c.queue.Handled(&items[i])
 	}
 	if answer == nil {
 		return nil, nil, false

@@ -18,7 +18,7 @@ type Queue struct {
 
 	mu     sync.Mutex
 	items  []wire.Message
-	bytes  int
+	bytes  int  // of items, and of messages that were taken and are not handled
 	lost   bool // it was full, and messages were dropped
 	answer *wire.Message
 	held   *Buffer // of the response's frame
@@ -27,8 +27,21 @@ type Queue struct {
 // ErrFull is the cause of a call that was cancelled because its queue was full.
 var ErrFull = errors.New("cancelled: the client reads its messages too slowly")
 
-// maxQueued bounds the queued messages of one call, in bytes.
-const maxQueued = 4 << 20
+const (
+	// maxQueued bounds the memory of the messages of one call that are queued or being handled, in bytes: the call of a
+	// client that reads more slowly on a connection that clients share fails.
+	maxQueued = 4 << 20
+	// maxPrivateQueued is the bound on a connection of one client, which is not read from meanwhile.
+	maxPrivateQueued = 1 << 20
+	// messageOverhead is about what a message takes beside its members: its fields, in a slice that has grown, and
+	// what allocations are rounded up by.
+	messageOverhead = 256
+)
+
+// footprint is about the memory of a queued message, in bytes: with small ones, most of it is not in the members.
+func footprint(m *wire.Message) int {
+	return len(m.ID) + len(m.Method) + len(m.Params) + messageOverhead
+}
 
 // NewQueue returns an empty queue.
 func NewQueue() *Queue {
@@ -38,11 +51,11 @@ func NewQueue() *Queue {
 // Ready receives when there are messages to take.
 func (q *Queue) Ready() <-chan struct{} { return q.signal }
 
-// Await waits for room; false when ctx ends before.
+// Await waits for room on a connection of one client; false when ctx ends before.
 func (q *Queue) Await(ctx context.Context) bool {
 	for {
 		q.mu.Lock()
-		full := q.bytes > maxQueued
+		full := q.bytes > maxPrivateQueued
 		q.mu.Unlock()
 		if !full {
 			return true
@@ -61,7 +74,7 @@ func (q *Queue) Put(m wire.Message) bool {
 	room := q.bytes <= maxQueued && !q.lost
 	if room {
 		q.items = append(q.items, m)
-		q.bytes += len(m.Params) + 64
+		q.bytes += footprint(&m)
 	} else {
 		q.lost, q.items = true, nil
 	}
@@ -91,17 +104,26 @@ func (q *Queue) Finish(m wire.Message, held *Buffer) {
 	q.wake()
 }
 
-// Take empties the queue. ErrFull means that messages were dropped.
+// Take empties the queue. The messages count toward its bound until Handled has been called for each. ErrFull means that
+// messages were dropped.
 func (q *Queue) Take() (items []wire.Message, answer *wire.Message, held *Buffer, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.lost {
 		return nil, nil, nil, ErrFull
 	}
-	items, q.items, q.bytes = q.items, nil, 0
+	items, q.items = q.items, nil
+	return items, q.answer, q.held, nil
+}
+
+// Handled makes room for other messages: m, which Take returned, is not used any more, and is cleared.
+func (q *Queue) Handled(m *wire.Message) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.bytes -= footprint(m)
+	*m = wire.Message{}
 	select {
 	case q.room <- struct{}{}:
 	default:
 	}
-	return items, q.answer, q.held, nil
 }

@@ -1,6 +1,7 @@
 package conn_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"testing"
@@ -26,6 +27,26 @@ func TestFullQueueGivesTheCallUp(t *testing.T) {
 	q.Finish(wire.Message{ID: json.RawMessage("1"), Result: json.RawMessage("{}")}, nil)
 	if _, answer, _, err := q.Take(); answer != nil || !errors.Is(err, conn.ErrFull) {
 		t.Errorf("the answer %v came out, %v", answer, err)
+	}
+}
+
+// TestHandledMessagesMakeRoom: messages count until they are handled, not until they are taken.
+func TestHandledMessagesMakeRoom(t *testing.T) {
+	q := conn.NewQueue()
+	note := wire.Message{Method: wire.LogMessage, Params: make(json.RawMessage, 600<<10)}
+	q.Put(note)
+	q.Put(note)
+	items, _, _, err := q.Take()
+	if err != nil || len(items) != 2 {
+		t.Fatalf("%d messages, %v", len(items), err)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if q.Await(ended) {
+		t.Error("there is room while both are handled")
+	}
+	if q.Handled(&items[0]); !q.Await(ended) || !q.Put(note) {
+		t.Error("there is no room after one was handled")
 	}
 }
 
