@@ -1,6 +1,7 @@
 package edge
 
 import (
+	"context"
 	"encoding/json"
 	"net/http"
 	"time"
@@ -55,8 +56,8 @@ type FrameWriter interface {
 	Send(frame []byte)
 	// Offer never blocks: for a slow client older notifications are dropped.
 	Offer(frame []byte)
-	// Request is Send for a request to the client, which is never dropped.
-	Request(frame []byte)
+	// Request is Send for a request to the client, which is not dropped while its response is waited for, until ctx ends.
+	Request(ctx context.Context, frame []byte)
 }
 
 // A Request is one request or notification of a client.

@@ -140,16 +140,19 @@ func (h *httpReply) startSoon() (stop func() bool) {
 
 // Send makes the response an event stream and writes a frame to it; it blocks until there is room. A frame behind the
 // response, or for a client that does not accept streams, goes to the session's standalone stream.
-func (h *httpReply) Send(frame []byte) { h.put(frame, false) }
+func (h *httpReply) Send(frame []byte) { h.put(frame, (*stream).Offer) }
 
 // Request is Send for a request to the client.
-func (h *httpReply) Request(frame []byte) { h.put(frame, true) }
+func (h *httpReply) Request(ctx context.Context, frame []byte) {
+	h.put(frame, func(s *stream, frame []byte) { s.OfferRequest(ctx, frame) })
+}
 
-func (h *httpReply) put(frame []byte, request bool) {
+// put sends a frame, on a stream that does not respond to a request by offer.
+func (h *httpReply) put(frame []byte, offer func(s *stream, frame []byte)) {
 	switch s := h.upgrade(); {
 	case s == nil:
 	case !s.Answers():
-		s.Offer(frame, request)
+		offer(s, frame)
 	default:
 		s.Send(h.ctx, frame)
 	}
@@ -158,7 +161,7 @@ func (h *httpReply) put(frame []byte, request bool) {
 // Offer is Send without blocking: for a slow client older notifications are dropped.
 func (h *httpReply) Offer(frame []byte) {
 	if s := h.upgrade(); s != nil {
-		s.Offer(frame, false)
+		s.Offer(frame)
 	}
 }
 

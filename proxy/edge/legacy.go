@@ -283,9 +283,9 @@ type batchReply struct {
 	size    int64    // of all responses; guarded by mu
 }
 
-func (b *batchReply) Send(frame []byte)    { b.session.Send(frame) }
-func (b *batchReply) Offer(frame []byte)   { b.session.Send(frame) }
-func (b *batchReply) Request(frame []byte) { b.session.Request(frame) }
+func (b *batchReply) Send(frame []byte)                         { b.session.Send(frame) }
+func (b *batchReply) Offer(frame []byte)                        { b.session.Send(frame) }
+func (b *batchReply) Request(ctx context.Context, frame []byte) { b.session.Request(ctx, frame) }
 
 func (b *batchReply) add(frame []byte) {
 	b.mu.Lock()

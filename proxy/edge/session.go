@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// maxAsked bounds the pending requests to one client.
-	maxAsked = 64
+	// maxAsked bounds the pending requests to one client. One backend may have as many pending.
+	maxAsked = 128
 	// maxAskedBytes bounds their size together, in bytes.
 	maxAskedBytes = 8 << 20
 )
@@ -144,19 +144,19 @@ func (s *Session) Send(frame []byte) {
 		s.out.Send(frame)
 		return
 	}
-	s.streams.Standalone().Offer(frame, false)
+	s.streams.Standalone().Offer(frame)
 }
 
 // Offer is Send, which never blocks.
 func (s *Session) Offer(frame []byte) { s.Send(frame) }
 
 // Request sends a request to the client that belongs to no request of the client.
-func (s *Session) Request(frame []byte) {
+func (s *Session) Request(ctx context.Context, frame []byte) {
 	if s.out != nil {
-		s.out.Request(frame)
+		s.out.Request(ctx, frame)
 		return
 	}
-	s.streams.Standalone().Offer(frame, true)
+	s.streams.Standalone().OfferRequest(ctx, frame)
 }
 
 // run registers a request of the client for cancellation; false if the id is in use.
@@ -221,7 +221,7 @@ func (s *Session) Ask(ctx context.Context, out FrameWriter, method string, param
 	s.asked[id] = answer
 	s.mu.Unlock()
 
-	out.Request(wire.Request(json.RawMessage(id), method, params))
+	out.Request(ctx, wire.Request(json.RawMessage(id), method, params))
 	select {
 	case m, ok := <-answer:
 		if !ok {

@@ -3,6 +3,7 @@ package edge
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -40,6 +41,31 @@ func TestIdleSessionsExpire(t *testing.T) {
 	})
 }
 
+// TestQuestionsThatEndedAreDropped: requests to a client that does not read its stream, and whose responses are not waited
+// for any more, do not fill the stream.
+func TestQuestionsThatEndedAreDropped(t *testing.T) {
+	session := newSession(&Client{}, new(pool))
+	session.ready = true
+	defer session.close()
+	go session.Ask(t.Context(), session, "elicitation/create", json.RawMessage(`{"message":"waited for"}`))
+	standalone := session.streams.Standalone()
+	<-standalone.wake
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	text := json.RawMessage(`{"message":"` + strings.Repeat("x", 10_000) + `"}`)
+	for range 1000 {
+		session.Ask(ended, session, "elicitation/create", text)
+	}
+	standalone.mu.Lock()
+	defer standalone.mu.Unlock()
+	if most := streamBytes + 2*len(text); standalone.size > most {
+		t.Errorf("the stream holds %d bytes, want at most %d", standalone.size, most)
+	}
+	if first := standalone.pieces[0].data; !strings.Contains(string(first), "waited for") {
+		t.Errorf("the first request is %.100s, want the one that is waited for", first)
+	}
+}
+
 // TestQuestionsAreBounded: the pending requests to a client are bounded.
 func TestQuestionsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -50,7 +76,7 @@ func TestQuestionsAreBounded(t *testing.T) {
 			go session.Ask(ctx, session, "elicitation/create", json.RawMessage(`{}`))
 		}
 		synctest.Wait()
-		if _, err := session.Ask(ctx, session, "elicitation/create", json.RawMessage(`{}`)); err == nil || !strings.Contains(err.Error(), "64 unanswered requests") {
+		if _, err := session.Ask(ctx, session, "elicitation/create", json.RawMessage(`{}`)); err == nil || !strings.Contains(err.Error(), fmt.Sprint(maxAsked, " unanswered requests")) {
 			t.Errorf("one more: %v", err)
 		}
 		cancel()

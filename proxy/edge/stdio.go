@@ -60,8 +60,8 @@ func (l *lineWriter) Send(frame []byte) {
 	l.w.Write(append(wire.Line(frame), '\n'))
 }
 
-func (l *lineWriter) Offer(frame []byte)   { l.Send(frame) }
-func (l *lineWriter) Request(frame []byte) { l.Send(frame) }
+func (l *lineWriter) Offer(frame []byte)                      { l.Send(frame) }
+func (l *lineWriter) Request(_ context.Context, frame []byte) { l.Send(frame) }
 
 func (l *lineWriter) finish(id json.RawMessage, resp *backends.Response, err error) {
 	l.Send(finalFrame(id, resp, err, MaxFrame))

@@ -25,7 +25,7 @@ import (
 // gap.
 //
 // Writers that belong to no request must not block, and use Offer: it drops the oldest notifications above the window,
-// but never a request to the client.
+// but no request to the client whose response is waited for. Their number is bounded (maxAsked).
 //
 // Pieces that were taken are kept for resuming, as far as the budgets of the session and of the process allow (see Set
 // and Pool): the event in progress, and a megabyte of those before it. A client that resumes at an event that was
@@ -59,7 +59,10 @@ type piece struct {
 	data       []byte
 	seq        int  // of the event
 	start, end bool // of the event
-	request    bool // a request to the client, which is never dropped
+
+	// asking is closed when the response to this request to the client is not waited for any more: until then it is not
+	// dropped. It is nil for other events.
+	asking <-chan struct{}
 }
 
 // stream is a sequence of events as pieces.
@@ -118,17 +121,41 @@ func (s *stream) Send(ctx context.Context, frame []byte) error {
 }
 
 // Offer appends an event without blocking. Above the window the oldest notifications are dropped.
-func (s *stream) Offer(frame []byte, request bool) {
+func (s *stream) Offer(frame []byte) { s.offer(piece{data: frame, start: true, end: true}) }
+
+// OfferRequest is Offer for a request to the client, which is not dropped before ctx ends.
+func (s *stream) OfferRequest(ctx context.Context, frame []byte) {
+	asking := ctx.Done()
+	if asking == nil {
+		asking = make(chan struct{}) // ctx does not end
+	}
+	s.offer(piece{data: frame, start: true, end: true, asking: asking})
+}
+
+func (s *stream) offer(p piece) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
 		return
 	}
-	s.put(piece{data: frame, start: true, end: true, request: request})
+	s.put(p)
 	s.dropOldest()
 }
 
-// dropOldest drops the oldest notifications above the window. mu is held.
+// droppable reports whether nothing is lost with p but a notification.
+func (p *piece) droppable() bool {
+	if p.asking == nil {
+		return true
+	}
+	select {
+	case <-p.asking:
+		return true
+	default:
+		return false
+	}
+}
+
+// dropOldest drops the oldest notifications above the window, and requests that are not waited for. mu is held.
 func (s *stream) dropOldest() {
 	limit, first := s.window(), s.at-s.base
 	if s.unread <= limit {
@@ -137,7 +164,7 @@ func (s *stream) dropOldest() {
 	kept := s.pieces[:first]
 	for i, p := range s.pieces[first:] {
 		newest := first+i == len(s.pieces)-1
-		if s.unread > limit && !p.request && !newest {
+		if s.unread > limit && !newest && p.droppable() {
 			s.unread -= len(p.data)
 			s.forgetBytes(len(p.data))
 			s.budget.dropped()

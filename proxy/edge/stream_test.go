@@ -262,10 +262,10 @@ func TestEndedStreamsAreBounded(t *testing.T) {
 func TestOfferKeepsWhatIsNewest(t *testing.T) {
 	all := &pool{}
 	s := newStream(ownID, &budget{pool: all})
-	s.Offer([]byte(`{"n":"asked"}`), true)
+	s.OfferRequest(t.Context(), []byte(`{"n":"asked"}`))
 	frame := strings.Repeat("x", streamBytes/8)
 	for i := range 20 {
-		s.Offer(fmt.Appendf(nil, `{"n":%d,"x":%q}`, i, frame), false)
+		s.Offer(fmt.Appendf(nil, `{"n":%d,"x":%q}`, i, frame))
 	}
 	if s.size > streamBytes+1000 || int64(s.size) != all.held.Load() {
 		t.Errorf("the stream holds %d bytes, booked are %d, the limit is %d", s.size, all.held.Load(), streamBytes)

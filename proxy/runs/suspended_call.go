@@ -143,11 +143,11 @@ func (l *SuspendedCall) Offer(frame []byte) {
 }
 
 // Request passes on a request to a client with a session. A stateless client is asked by input_required.
-func (l *SuspendedCall) Request(frame []byte) {
+func (l *SuspendedCall) Request(ctx context.Context, frame []byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.out != nil {
-		l.out.Request(frame)
+		l.out.Request(ctx, frame)
 	}
 }
 
@@ -325,4 +325,4 @@ func (Nobody) Send([]byte) {}
 func (Nobody) Offer([]byte) {}
 
 // Request drops a frame.
-func (Nobody) Request([]byte) {}
+func (Nobody) Request(context.Context, []byte) {}
