@@ -26,21 +26,26 @@ func (c *call) ask(m wire.Message, by via) (refusal []byte) {
 		return c.conn.unrouted(m)
 	}
 	ctx, cancel := c.questionContext(by)
-	if most := c.conn.maxAsking(); !c.conn.asking.Add(m.ID, cancel, most) {
+	q, err := c.conn.asking.Add(c.tally(), &m, cancel)
+	if err != nil {
 		cancel()
-		return refuse(m, wire.InternalError, "%d requests to clients are unanswered", most)
+		return refuse(m, wire.InternalError, "%s: %v", m.Method, err)
 	}
 	c.clock.Pause()
-	c.conn.d.o.Spawn(func() { c.answer(ctx, cancel, sink, m) })
+	if !c.conn.d.o.Spawn(func() { c.answer(ctx, q, sink, m) }) {
+		c.clock.Resume()
+		cancel()
+		q.Done()
+	}
 	return nil
 }
 
-// maxAsking bounds the requests of one connection that clients have not answered.
-func (c *Conn) maxAsking() int {
-	if c.private {
-		return 100
+// tally counts the backend's requests with those that they share a bound with.
+func (c *call) tally() *Tally {
+	if c.conn.private {
+		return &c.conn.asked
 	}
-	return 10_000
+	return &c.asked
 }
 
 // errAnswered is the cause of a call's context after its response.
@@ -63,10 +68,12 @@ func (c *call) questionContext(by via) (context.Context, context.CancelFunc) {
 	return ctx, func() { stop(); cancel() }
 }
 
-func (c *call) answer(ctx context.Context, cancel context.CancelFunc, sink Sink, m wire.Message) {
-	defer cancel()
+// answer asks the client, and sends the response unless the backend has cancelled its request.
+func (c *call) answer(ctx context.Context, q *Question, sink Sink, m wire.Message) {
+	defer q.Done()
+	defer q.cancel()
 	result, err := sink.Request(ctx, m.Method, m.Params)
-	withdrawn := !c.conn.asking.Answered(m.ID)
+	withdrawn := !q.Answered()
 	c.clock.Resume()
 	switch {
 	case withdrawn:

@@ -24,6 +24,7 @@ type call struct {
 	ctx    context.Context // ends with the deadline, the caller or the connection
 	clock  *Clock
 	queue  *Queue // of a multiplexed connection; nil when the call reads its own stream
+	asked  Tally  // the backend's requests, on a connection that clients share
 
 	over bool // guarded by conn.mu: it has its response
 

@@ -46,7 +46,8 @@ type Conn struct {
 	reserved    Slot                  // released by Close; nil for none
 	credential  credentials.Source    // of its HTTP requests; nil: none
 	http        *httpclient.Transport // of a principal's connection; nil: the Dialer's
-	asking      *Table                // the backend's requests that its client has not answered
+	asking      *Table                // the backend's requests to clients
+	asked       Tally                 // of asking, on a private connection
 	replies     replies               // to the backend's requests, and cancellations
 	turn        chan struct{}         // cap 1: held by the call that may receive requests and log messages; nil without turns
 

@@ -3,67 +3,137 @@ package conn
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"sync"
+
+	"github.com/vmcp-dev/vmcp/internal/wire"
 )
 
-// This part of the package tracks the requests of a backend that a client has not answered yet.
+// This part of the package tracks the requests of a backend to clients, and bounds them: each has a goroutine.
+//
+//	open ──► answered     the client has answered, or cannot be asked: a response is sent to the backend
+//	  │          │
+//	  ▼          ▼
+//	withdrawn ──► done    the goroutine has ended, the response is sent or in the queue of replies
+//
+// A request counts until it is done. A backend that does not take the responses, or cancels its requests as it sends
+// them, has no more goroutines for it than one that waits.
 
-// Table has the unanswered requests of one connection.
+const (
+	// maxQuestions bounds the requests to clients that are not done, of one client's connection or of one call on a
+	// connection that clients share. A backend that always has a hundred open stays below it: it can send the next
+	// request before the one whose response it has is done.
+	maxQuestions = 128
+	// maxQuestionBytes bounds their memory, in bytes. One request alone may be larger.
+	maxQuestionBytes = 8 << 20
+	// maxSharedQuestions bounds those of a connection that clients share.
+	maxSharedQuestions = 10_000
+)
+
+var (
+	errManyQuestions       = fmt.Errorf("%d requests to the client, or %d MB of them, are unanswered", maxQuestions, maxQuestionBytes>>20)
+	errManySharedQuestions = fmt.Errorf("%d requests to clients are unanswered", maxSharedQuestions)
+	errQuestionInUse       = errors.New("an unanswered request has this id")
+)
+
+// Table has the requests of one connection that are not done.
 type Table struct {
 	mu      sync.Mutex
-	open    map[string]context.CancelFunc // guarded by mu, by id
-	changed chan struct{}                 // guarded by mu; closed and replaced when one is answered
+	open    map[string]*Question // guarded by mu, by id: neither answered nor withdrawn
+	undone  int                  // guarded by mu
+	changed chan struct{}        // guarded by mu; closed and replaced when one is done
+}
+
+// Tally counts requests that are not done of a call, or of all calls of one client. The zero value has none.
+type Tally struct {
+	n, bytes int // guarded by the mutex of the Table
+}
+
+// Question is one request of a backend to a client.
+type Question struct {
+	table  *Table
+	of     *Tally
+	id     string
+	bytes  int
+	cancel context.CancelFunc
 }
 
 // NewQuestions returns an empty table.
 func NewQuestions() *Table {
-	return &Table{open: map[string]context.CancelFunc{}, changed: make(chan struct{})}
+	return &Table{open: map[string]*Question{}, changed: make(chan struct{})}
 }
 
-// Add adds a request, which cancel cancels; false when max are open.
-func (t *Table) Add(id json.RawMessage, cancel context.CancelFunc, max int) bool {
+// Add adds the request m, which cancel cancels, and counts it in of. The error is why it is refused.
+func (t *Table) Add(of *Tally, m *wire.Message, cancel context.CancelFunc) (*Question, error) {
+	q := &Question{table: t, of: of, id: string(m.ID), bytes: footprint(m), cancel: cancel}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if len(t.open) >= max {
+	switch {
+	case t.open[q.id] != nil:
+		return nil, errQuestionInUse
+	case of.n >= maxQuestions || of.n > 0 && of.bytes+q.bytes > maxQuestionBytes:
+		return nil, errManyQuestions
+	case t.undone >= maxSharedQuestions:
+		return nil, errManySharedQuestions
+	}
+	t.open[q.id] = q
+	t.undone++
+	of.n, of.bytes = of.n+1, of.bytes+q.bytes
+	return q, nil
+}
+
+// Answered ends the time in which the backend can cancel the request; false when it has done so.
+func (q *Question) Answered() bool {
+	t := q.table
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.remove(q)
+}
+
+// remove removes an open request; false when it is not open. mu is held.
+func (t *Table) remove(q *Question) bool {
+	if t.open[q.id] != q {
 		return false
 	}
-	t.open[string(id)] = cancel
+	delete(t.open, q.id)
 	return true
 }
 
-// Answered removes a request; false when the backend has cancelled it before.
-func (t *Table) Answered(id json.RawMessage) bool {
+// Done makes room for another request.
+func (q *Question) Done() {
+	t := q.table
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	_, open := t.open[string(id)]
-	delete(t.open, string(id))
+	t.remove(q)
+	t.undone--
+	q.of.n, q.of.bytes = q.of.n-1, q.of.bytes-q.bytes
 	close(t.changed)
 	t.changed = make(chan struct{})
-	return open
 }
 
-// Withdraw cancels and removes a request after notifications/cancelled of the backend.
+// Withdraw cancels a request after notifications/cancelled of the backend.
 func (t *Table) Withdraw(id json.RawMessage) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if cancel := t.open[string(id)]; cancel != nil {
-		cancel()
-		delete(t.open, string(id))
+	if q := t.open[string(id)]; q != nil {
+		q.cancel()
+		delete(t.open, q.id)
 	}
 }
 
-// Open returns the number of open requests, and a channel that is closed when one is answered.
-func (t *Table) Open() (n int, changed <-chan struct{}) {
+// Undone returns the number of requests that are not done, and a channel that is closed when one is.
+func (t *Table) Undone() (n int, changed <-chan struct{}) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return len(t.open), t.changed
+	return t.undone, t.changed
 }
 
-// Settled waits until no request is open; asked reports whether one was. The error is that of ctx.
+// Settled waits until all requests are done; asked reports whether there was one. The error is that of ctx.
 func (t *Table) Settled(ctx context.Context) (asked bool, err error) {
 	for {
-		open, changed := t.Open()
-		if open == 0 {
+		undone, changed := t.Undone()
+		if undone == 0 {
 			return asked, nil
 		}
 		asked = true
