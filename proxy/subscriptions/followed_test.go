@@ -18,7 +18,7 @@ type onOffer func(frame []byte)
 
 func (f onOffer) Offer(frame []byte) { f(frame) }
 func (f onOffer) Send(frame []byte)  { f(frame) }
-func (onOffer) Request([]byte)       {}
+func (onOffer) Request(context.Context, []byte)       {}
 
 // TestNoChangeIsLostAfterTheAcknowledgement: when a client gets the acknowledgement, its stream is registered, and
 // nothing is sent before.

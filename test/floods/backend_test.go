@@ -47,9 +47,10 @@ func newBackend(t *testing.T) *backend {
 type request struct {
 	ID     json.RawMessage
 	Method string
+	Error  json.RawMessage // of a response
 	Params struct {
 		Name      string
-		Arguments struct{ Bytes, Notes int }
+		Arguments struct{ Bytes, Notes, Questions, Window, Left int }
 		Meta      struct {
 			ProgressToken json.RawMessage
 		} `json:"_meta"`

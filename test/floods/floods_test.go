@@ -31,7 +31,7 @@ var vmcp string // the binary under test
 
 func TestMain(m *testing.M) {
 	if os.Getenv("VMCP_TEST_ASKING") != "" {
-		asStdioServer()
+		asStdioServer(os.Getenv("VMCP_TEST_ASKING"))
 		return
 	}
 	testmode.SideBySide(testmode.Count(4, 8))

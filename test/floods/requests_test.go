@@ -8,13 +8,18 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/vmcp-dev/vmcp/internal/testmode"
+	"github.com/vmcp-dev/vmcp/test/raw"
 )
 
 // lone is what a server of 2025-11-25 without sessions answers to everything but its tool flood.
@@ -80,22 +85,48 @@ func (a *asking) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintf(w, "data: {\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":{\"content\":[]}}\n\n", m.ID)
 }
 
-// asStdioServer is such a server over stdio, which does not read any more once its tool is called.
-func asStdioServer() {
-	in := bufio.NewReader(os.Stdin)
+// asStdioServer is such a server over stdio, which sends requests with a method. It does not read any more once its tool is
+// called, if the tool has no number of questions as its argument. Else it sends that number, with as many open as the window
+// says, and reads; the result says how many got an error, once all have a response but those that it leaves.
+func asStdioServer(method string) {
+	in := bufio.NewReaderSize(os.Stdin, 64<<10)
+	var asked request
+	var open chan struct{}
+	left, refused := 0, 0
 	for {
 		line, err := in.ReadBytes('\n')
 		var m request
 		if err != nil || json.Unmarshal(line, &m) != nil {
 			return
 		}
-		for n := 0; m.Method == "tools/call"; n++ {
-			if _, err := fmt.Printf("{\"jsonrpc\":\"2.0\",\"id\":%d,\"method\":\"ping\"}\n", n); err != nil {
-				return
+		switch args := m.Params.Arguments; {
+		case m.Method == "tools/call" && args.Questions > 0:
+			asked, left, open = m, args.Questions, make(chan struct{}, args.Window)
+			go askOver(method, args.Questions, args.Bytes, open)
+		case m.Method == "tools/call":
+			askOver(method, math.MaxInt, 0, make(chan struct{}, math.MaxInt32))
+			return
+		case m.Method == "" && asked.ID != nil:
+			if <-open; m.Error != nil {
+				refused++
 			}
-		}
-		if m.ID != nil {
+			if left--; left == asked.Params.Arguments.Left {
+				fmt.Printf("{\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":{\"content\":[{\"type\":\"text\",\"text\":\"%d refused\"}]}}\n", asked.ID, refused)
+				asked.ID = nil
+			}
+		case m.ID != nil:
 			fmt.Printf("{\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":%s}\n", m.ID, lone(&m))
+		}
+	}
+}
+
+// askOver sends n requests with a text of a size, each when it fits in open.
+func askOver(method string, n, size int, open chan struct{}) {
+	text := strings.Repeat("x", size)
+	for i := range n {
+		open <- struct{}{}
+		if _, err := fmt.Printf("{\"jsonrpc\":\"2.0\",\"id\":\"q%d\",\"method\":%q,\"params\":{\"text\":%q}}\n", i, method, text); err != nil {
+			return
 		}
 	}
 }
@@ -126,14 +157,13 @@ func TestRequestsOfABackend(t *testing.T) {
 		"stdio, unread":       nil,
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := newBackend(t)
+			var s *served
 			if a != nil {
 				newAsking(t, a)
-				b.beside = "{name: asking, url: " + a.url + ", timeout: 30s}"
+				s = serveBoth(t, "url: "+a.url)
 			} else {
-				b.beside = fmt.Sprintf("{name: asking, command: %q, env: {VMCP_TEST_ASKING: '1'}, timeout: 30s}", os.Args[0])
+				s = serveBeside(t, "ping")
 			}
-			s := serve(t, b, "aggregation: {conflictResolution: priority, conflictResolutionConfig: {priorityOrder: [b, asking]}}\n")
 			before, end, most := s.fds(t), s.bystander(t), s.descriptors(t)
 			_, err := s.client().Call(t.Context(), "tools/call", `{"name":"flood","arguments":{}}`)
 			peak := most()
@@ -153,6 +183,96 @@ func TestRequestsOfABackend(t *testing.T) {
 			}
 		})
 	}
+}
+
+// serveBeside is serve with a process that asks by a method.
+func serveBeside(t *testing.T, method string) *served {
+	t.Helper()
+	return serveBoth(t, fmt.Sprintf("command: %q, env: {VMCP_TEST_ASKING: %s}", os.Args[0], method))
+}
+
+// serveBoth is serve with a second backend, which asks.
+func serveBoth(t *testing.T, asking string) *served {
+	t.Helper()
+	b := newBackend(t)
+	b.beside = "{name: asking, " + asking + ", timeout: 30s}"
+	return serve(t, b, "aggregation: {conflictResolution: priority, conflictResolutionConfig: {priorityOrder: [b, asking]}}\n")
+}
+
+// flooding are the arguments of a call with n questions at once, of which 128 may wait for the client.
+func flooding(n, size int) string {
+	return fmt.Sprintf(`{"questions":%d,"window":%[1]d,"left":128,"bytes":%d}`, n, size)
+}
+
+// TestAHundredQuestionsAreAnswered: a process that always has a hundred requests open gets no error, if its client answers them.
+func TestAHundredQuestionsAreAnswered(t *testing.T) {
+	s := serveBeside(t, "roots/list")
+	client := raw.Client{URL: s.url(), Revision: "2025-06-18", Capabilities: `{"roots":{}}`, Asked: func(raw.Message) string { return `{"roots":[]}` }}
+	if err := client.Connect(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	m, err := client.Call(t.Context(), "tools/call", fmt.Sprintf(`{"name":"flood","arguments":{"questions":%d,"window":100}}`, testmode.Count(1000, 10_000)))
+	if err != nil || !strings.Contains(string(m), `"0 refused"`) {
+		t.Errorf("the call: %s, %v; want a result with 0 refused", m, err)
+	}
+}
+
+// TestQuestionsOfProcesses: processes that ask the clients of their calls more than these answer cost little memory, and delay no
+// other backend's call. A process that reads gets a response to every request beyond the bounds, and its call a result.
+func TestQuestionsOfProcesses(t *testing.T) {
+	const clients = 4
+	for _, tt := range []struct {
+		name, method, arguments, want string
+	}{
+		{"small", "roots/list", flooding(testmode.Count(30_000, 100_000), 0), " refused"},
+		{"large", "sampling/createMessage", flooding(testmode.Count(1000, 4000), 50_000), " refused"},
+		{"unread", "roots/list", `{}`, "does not take the responses"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := serveBeside(t, tt.method)
+			end := s.bystander(t)
+			var calls sync.WaitGroup
+			for range clients {
+				session, _ := s.session(t, `,"capabilities":{"roots":{},"sampling":{}}`)
+				calls.Go(func() {
+					if last := s.unanswering(t, session, tt.arguments); !strings.Contains(last, tt.want) {
+						t.Errorf("the call ended with %.300s, want %s", last, tt.want)
+					}
+				})
+			}
+			calls.Wait()
+			s.report(t, 120<<20, end)
+		})
+	}
+}
+
+// unanswering calls the tool flood for a session, reads all of its stream, answers no request in it and returns the last event.
+func (s *served) unanswering(t *testing.T, session, arguments string) (last string) {
+	ctx, cancel := context.WithTimeout(t.Context(), waitTime)
+	defer cancel()
+	body := `{"jsonrpc":"2.0","id":"call","method":"tools/call","params":{"name":"flood","arguments":` + arguments + `}}`
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, s.url(), strings.NewReader(body))
+	if err != nil {
+		t.Error(err)
+		return ""
+	}
+	r.Header = http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"}, "Mcp-Session-Id": {session}}
+	res, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Error(err)
+		return ""
+	}
+	defer res.Body.Close()
+	lines := bufio.NewScanner(res.Body)
+	for lines.Buffer(nil, 1<<20); lines.Scan(); {
+		if data, ok := strings.CutPrefix(lines.Text(), "data: "); ok {
+			last = data
+		}
+	}
+	if err := lines.Err(); err != nil {
+		t.Error(err)
+	}
+	return last
 }
 
 func (s *served) fds(t *testing.T) int {
