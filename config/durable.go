@@ -86,6 +86,8 @@ type Runs struct {
 	Hold limits.Duration `json:"hold,omitempty" default:"45s"`
 	// AnswerWithin is how long a run in memory is kept for a client that was told to come back, and at least until its questions reach their deadlines; then the run is cancelled. In a database it is kept.
 	AnswerWithin limits.Duration `json:"answerWithin,omitempty" default:"15m"`
+	// JoinFor is how long an equal call of the same principal, without idempotency key, is refused with the id of a run that was interrupted by the end of its process.
+	JoinFor limits.Duration `json:"joinFor,omitempty" default:"10m"`
 	// Lease is the lifetime of the lease that a process has for its runs; when it expires, another process resumes them.
 	Lease limits.Duration `json:"lease,omitempty" default:"10s"`
 	// Retention is how long ended runs are kept.
@@ -276,7 +278,7 @@ func (r *Runs) Check(path string, v *Validator) {
 	for _, d := range []struct {
 		field string
 		value limits.Duration
-	}{{"hold", r.Hold}, {"answerWithin", r.AnswerWithin}, {"lease", r.Lease}, {"retention.done", r.Retention.Done}, {"retention.failed", r.Retention.Failed}} {
+	}{{"hold", r.Hold}, {"answerWithin", r.AnswerWithin}, {"joinFor", r.JoinFor}, {"lease", r.Lease}, {"retention.done", r.Retention.Done}, {"retention.failed", r.Retention.Failed}} {
 		if at := path + "." + d.field; d.value <= 0 && v.Set(at) {
 			v.Report(at, "want more than 0")
 		}

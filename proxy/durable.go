@@ -95,7 +95,7 @@ func (p *Proxy) useRuns(cfg *config.Config) {
 	p.durable.Store(&changeable{cfg.Runs.Hold.Std(), cfg.Runs.AnswerWithin.Std(), cfg.Limits.ElicitTimeout.Std(), cfg.Runs.Durable})
 	p.sealSessions(cfg)
 	p.notifier.Use(cfg.Runs.Notify, p.runs.Store(), p.ringOf(cfg))
-	p.runs.Retain(runs.Keep{Done: cfg.Runs.Retention.Done.Std(), Failed: cfg.Runs.Retention.Failed.Std()})
+	p.runs.Retain(runs.Keep{Done: cfg.Runs.Retention.Done.Std(), Failed: cfg.Runs.Retention.Failed.Std(), Equal: cfg.Runs.JoinFor.Std()})
 }
 
 // closeRuns stops the runs of this process, and closes the store.

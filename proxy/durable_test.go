@@ -268,6 +268,72 @@ func TestNoAnswerOfAScriptInTime(t *testing.T) {
 	}
 }
 
+// TestForsakenRuns: a run whose process has ended, and which its client cannot ask for again, is paused. An equal call of its
+// principal is told of it, until it goes on; others, and those with a key, are not.
+func TestForsakenRuns(t *testing.T) {
+	kept := durablepkg.NewMemory(durablepkg.Options{Lease: 200 * time.Millisecond, Renew: -1}, nil)
+	file, token := tokens(t, "ann", "bob")
+	c, url, _ := startOver(t, kept, "def run(params):\n    return call_tool(\"put\")\n", func(cfg *config.Config) {
+		cfg.IncomingAuth = config.IncomingAuth{Type: "tokens", Tokens: config.StaticTokens{File: file}}
+	})
+	call := func(who, more string) string {
+		r := modernRequest(t.Context(), url, "asking", more)
+		r.Header.Set("Authorization", "Bearer "+token[who])
+		resp, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		b, err := io.ReadAll(resp.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(b)
+	}
+	const done = `"structuredContent":{"did":"put"}`
+	if got := call("ann", ""); !strings.Contains(got, done) {
+		t.Fatal(got)
+	}
+	list, _, err := kept.List(t.Context(), durablepkg.Filter{})
+	if err != nil || len(list) != 1 {
+		t.Fatalf("%v, %v", list, err)
+	}
+	dead, _, err := kept.Get(t.Context(), list[0].ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dead.ID, dead.State = "", ""
+	if _, err := kept.Create(t.Context(), dead, "a process that has ended", nil); err != nil {
+		t.Fatal(err)
+	}
+	all := func(state durablepkg.State, n int) (list []durablepkg.Summary) {
+		for len(list) != n {
+			if list, _, err = kept.List(t.Context(), durablepkg.Filter{States: []durablepkg.State{state}}); err != nil || t.Context().Err() != nil {
+				t.Fatal(err, t.Context().Err())
+			}
+			runtime.Gosched()
+		}
+		return list
+	}
+	list = all(durablepkg.Paused, 1)
+	if got := call("ann", ""); !strings.Contains(got, `"reason":"unknown","run":"`+list[0].ID) || c.did("put") != 1 {
+		t.Errorf("an equal call: %s; it was done %d times", got, c.did("put"))
+	}
+	if got := call("bob", ""); !strings.Contains(got, done) {
+		t.Errorf("the call of another principal: %s", got)
+	}
+	if got := call("ann", `,"arguments":{"x":1}`); !strings.Contains(got, done) {
+		t.Errorf("another call: %s", got)
+	}
+	if err := kept.Resume(t.Context(), list[0].ID); err != nil {
+		t.Fatal(err)
+	}
+	all(durablepkg.Done, 4)
+	if got := call("ann", ""); !strings.Contains(got, done) {
+		t.Errorf("an equal call when the run has ended: %s", got)
+	}
+}
+
 // TestOperatorsAreCounted: a run that is resumed after an operator has resolved it is counted with that cause.
 func TestOperatorsAreCounted(t *testing.T) {
 	c, kept, url := startKept(t, "def run(params):\n    return call_tool(\"pay\")\n", nil)

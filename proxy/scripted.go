@@ -107,7 +107,7 @@ func (c *scriptedCall) run(ctx context.Context, args json.RawMessage) (r durable
 	t, x := c.entry.Script, c.x
 	s = runs.Settings{
 		Limits: t.Limits, Entry: t.Program.Function(), OnDoubt: t.Durable.OnDoubt, OnDisconnect: t.Durable.OnDisconnect, Isolated: t.Isolated, Whole: t.Whole(),
-		Output: t.OutputSchema(), Can: x.client.Capabilities, Who: x.principalIn(ctx).Encode(), Profile: x.client.Profile, Audit: x.audit.run, Trace: observe.Traceparent(ctx),
+		Output: t.OutputSchema(), Can: x.client.Capabilities, Who: x.principalIn(ctx).Encode(), Profile: x.client.Profile, Stateless: x.client.Modern(), Audit: x.audit.run, Trace: observe.Traceparent(ctx),
 	}
 	r = durable.Run{
 		Tool: t.Name, Principal: x.client.Principal, Trace: s.Trace, Program: runs.ProgramOf(t.Program), Args: wire.OrEmpty(args),

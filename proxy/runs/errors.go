@@ -61,9 +61,12 @@ func failed(id string, err error, kept bool) Outcome {
 // storeError converts an error of the store to one for a request.
 func storeError(run string, err error) error {
 	var limit *durable.LimitError
+	var refused *wire.Error
 	switch {
 	case err == nil:
 		return nil
+	case errors.As(err, &refused):
+		return err
 	case errors.Is(err, durable.ErrOtherRequest):
 		return wire.Errorf(wire.InvalidParams, "the idempotency key belongs to another request")
 	case errors.Is(err, durable.ErrUnknown), errors.Is(err, durable.ErrSealed):

@@ -70,6 +70,9 @@ func (j *journal) row(ctx context.Context, begun ...script.Entry) (l durable.Lea
 	if p.settings != nil {
 		run.Limits = p.settings.JSON()
 	}
+	if id := p.k.orphanOf(ctx, p.store, run, p.settings); id != "" {
+		return nil, false, unknownRun(id)
+	}
 	began := time.Now()
 	l, err = p.store.Create(ctx, run, p.k.owner, append(j.kept.all(), begun...))
 	p.k.wrote(began, err)

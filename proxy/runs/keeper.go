@@ -46,6 +46,7 @@ type Keeper struct {
 	owner   string
 	life    context.Context
 	end     context.CancelFunc
+	orphans orphans
 	silent  bool // the store did not answer the last query; only loop uses it
 
 	lookedAway time.Time // when away was looked through; only loop uses it
@@ -65,8 +66,8 @@ type Keeper struct {
 	looked    bool                     // Due was called once
 }
 
-// Keep is how long ended runs are kept.
-type Keep struct{ Done, Failed time.Duration }
+// Keep is how long ended runs are kept, and for how long equal calls are told of a run whose process has ended.
+type Keep struct{ Done, Failed, Equal time.Duration }
 
 const (
 	// look is the interval at which due runs are queried: a sleep ends at most 1 s late.

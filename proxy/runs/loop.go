@@ -95,6 +95,10 @@ func (k *Keeper) resume(ctx context.Context, of durable.Store, id string) {
 		k.options.Log.Debug("a run was not acquired", "run", id, "err", err)
 		return
 	}
+	if s, err := settingsOf(before); err == nil && forsaken(before, s) {
+		k.pauseForsaken(ctx, l, s)
+		return
+	}
 	p := k.began(l, of, k.cause(before))
 	k.options.Resumed(p.Cause)
 	k.options.Log.Info("run resumed", "run", id, "tool", p.run.Tool, "cause", string(p.Cause))

@@ -15,13 +15,14 @@ type Settings struct {
 	OnDoubt      string          `json:"onDoubt,omitempty"`
 	OnDisconnect string          `json:"onDisconnect,omitempty"`
 	Isolated     bool            `json:"isolated,omitempty"`
-	Whole        bool            `json:"whole,omitempty"`   // limits.time bounds the whole run
-	Output       json.RawMessage `json:"output,omitempty"`  // schema of the result
-	Can          json.RawMessage `json:"can,omitempty"`     // capabilities of the client that began it
-	Who          json.RawMessage `json:"who,omitempty"`     // principal that began it, see auth.Principal.Encode
-	Profile      string          `json:"profile,omitempty"` // of the client that began it; "" is none
-	Audit        string          `json:"audit,omitempty"`   // id of the run in audit events
-	Trace        string          `json:"trace,omitempty"`   // traceparent of the first request
+	Whole        bool            `json:"whole,omitempty"`     // limits.time bounds the whole run
+	Output       json.RawMessage `json:"output,omitempty"`    // schema of the result
+	Can          json.RawMessage `json:"can,omitempty"`       // capabilities of the client that began it
+	Who          json.RawMessage `json:"who,omitempty"`       // principal that began it, see auth.Principal.Encode
+	Stateless    bool            `json:"stateless,omitempty"` // the client that began it has no session
+	Profile      string          `json:"profile,omitempty"`   // of the client that began it; "" is none
+	Audit        string          `json:"audit,omitempty"`     // id of the run in audit events
+	Trace        string          `json:"trace,omitempty"`     // traceparent of the first request
 }
 
 // JSON is the stored form.
