@@ -43,6 +43,9 @@ type database interface {
 	announce() stmt
 	// watch calls changed whenever another process may have changed the database, until ctx ends.
 	watch(ctx context.Context, changed func())
+	// goesBack reports whether commits may vanish while this process lives: in a crash of the database's machine, or when a
+	// standby takes over.
+	goesBack() bool
 	close() error
 }
 

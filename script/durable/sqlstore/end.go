@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 
 	"github.com/vmcp-dev/vmcp/script/durable"
@@ -13,31 +14,33 @@ func (l *lease) Ask(ctx context.Context, q ...durable.Question) error {
 	l.writing.Lock()
 	defer l.writing.Unlock()
 	l.mu.Lock()
-	if l.err != nil {
-		defer l.mu.Unlock()
-		return l.err
-	}
 	l.note()
-	for _, one := range q {
-		l.open[one.Key] = true
-	}
-	stmts := l.stmts(l.fence(``))
-	n := len(stmts) - 1
+	l.know(q)
 	l.mu.Unlock()
-	err := l.s.batch(ctx, append(stmts, l.ask(q)...))
-	if errors.Is(err, errFenced) {
-		return l.fenced(ctx, false)
-	}
-	return l.flushed(n, err)
+	return l.write(ctx, update{then: l.s.ask(l.id, q)})
 }
 
-// ask returns the statements that add the questions whose keys the run does not have yet.
-func (l *lease) ask(questions []durable.Question) []stmt {
+// know adds questions to those that the run has asked, and their answers. mu is held.
+func (l *lease) know(questions []durable.Question) {
+	for _, q := range questions {
+		i := slices.IndexFunc(l.asked, func(a durable.Question) bool { return a.Key == q.Key })
+		switch {
+		case i < 0:
+			l.asked = append(l.asked, q)
+		case l.asked[i].Answer == nil:
+			l.asked[i].Answer = q.Answer
+		}
+		l.open[q.Key] = i < 0 || l.asked[i].Answer == nil
+	}
+}
+
+// ask returns the statements that add the questions whose keys the run does not have yet. They end with guarded.
+func (s *Store) ask(id string, questions []durable.Question) []stmt {
 	var stmts []stmt
 	for i, q := range questions {
-		sealed := l.s.seal(questionOf(l.id, q.Key), pack([]byte(q.Method), q.Params, encodeTime(q.Deadline)))
-		stmts = append(stmts, stmt{`INSERT INTO @questions (run, key, ord, deadline, sealed) SELECT CAST(? AS TEXT), CAST(? AS TEXT), CAST(? AS {int}) + (SELECT COALESCE(MAX(ord) + 1, 0) FROM @questions WHERE run = ?), CAST(? AS {int}), CAST(? AS {blob})
-			FROM @runs WHERE id = ? AND epoch = ? ON CONFLICT (run, key) DO NOTHING`, []any{l.id, q.Key, int64(i), l.id, micros(q.Deadline), sealed, l.id, l.epoch}})
+		sealed := s.seal(questionOf(id, q.Key), pack([]byte(q.Method), q.Params, encodeTime(q.Deadline)))
+		stmts = append(stmts, stmt{`INSERT INTO @questions (run, key, ord, deadline, sealed) SELECT * FROM (SELECT CAST(? AS TEXT), CAST(? AS TEXT), CAST(? AS {int}) + (SELECT COALESCE(MAX(ord) + 1, 0) FROM @questions WHERE run = ?), CAST(? AS {int}), CAST(? AS {blob})) AS asked
+			WHERE ` + guarded + ` ON CONFLICT (run, key) DO NOTHING`, []any{id, q.Key, int64(i), id, micros(q.Deadline), sealed}})
 	}
 	return stmts
 }
@@ -48,6 +51,13 @@ func (l *lease) Answers(ctx context.Context) (found []durable.Question, err erro
 		found, err = l.s.questions(ctx, t, l.id)
 		return err
 	})
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, q := range found {
+		if q.Answer != nil {
+			l.know([]durable.Question{q})
+		}
+	}
 	return found, err
 }
 
@@ -61,81 +71,60 @@ func (l *lease) End(ctx context.Context, o durable.Outcome) error {
 	l.mu.Unlock()
 	l.writing.Lock()
 	defer l.writing.Unlock()
-	cancelled, err := l.end(ctx, o)
-	if errors.Is(err, errFenced) {
-		err = l.fenced(ctx, cancelled)
-	}
-	if errors.Is(err, durable.ErrCancelled) {
-		err = l.abandon(ctx)
-	}
+	err := l.end(ctx, o)
 	if errors.Is(err, durable.ErrUnavailable) {
-		l.mu.Lock()
-		l.orphan = true
-		l.mu.Unlock()
+		l.s.orphaned(l)
 		return err
 	}
-	l.s.untrack(l)
-	l.s.notify()
+	l.s.over(l, o)
 	return err
 }
 
-// end writes all pending changes and the outcome, or, if the run is known to be cancelled, only the changes. writing is held.
-func (l *lease) end(ctx context.Context, o durable.Outcome) (cancelled bool, err error) {
+// end writes all pending changes and the outcome, or, if the run was cancelled, only the changes. writing is held.
+func (l *lease) end(ctx context.Context, o durable.Outcome) error {
 	l.mu.Lock()
-	switch {
-	case l.cancelled:
-		stmts := l.stmts(l.fence(``))
-		l.mu.Unlock()
-		return true, l.flushed(len(stmts)-1, l.s.batch(ctx, stmts))
-	case l.err != nil:
-		defer l.mu.Unlock()
-		return false, l.err
-	}
 	l.note()
-	if o.State.Final() && l.s.options.Keep == durable.KeepNone {
-		l.forget()
+	w := update{
+		state: o.State, frees: true, set: `, state = ?, owner = '', lease = 0, wake = ?, updated = {now}, doubts = ?, result = ?`,
+		args: []any{string(o.State), micros(o.Wake), strings.Join(o.Doubts, " "), l.s.sealResult(l.id, o, false)}, outline: o.State.Final() && l.s.options.Keep == durable.KeepOutline,
 	}
-	wake := micros(o.Wake)
-	if o.State.Final() {
-		wake = 0
+	if o.State.Final() && l.err == nil {
+		w.args[1] = int64(0)
+		if l.s.options.Keep == durable.KeepNone {
+			l.forget()
+		}
 		l.close("")
 	}
-	stmts := l.stmts(l.fence(`, state = ?, owner = '', lease = 0, wake = ?, updated = {now}, doubts = ?, result = ?`,
-		string(o.State), wake, strings.Join(o.Doubts, " "), l.s.sealResult(l.id, o, false)))
-	n := len(stmts) - 1
-	stmts = append(stmts, l.after(o)...)
 	l.mu.Unlock()
-	if o.State.Final() && l.s.options.Keep == durable.KeepOutline {
-		return false, l.flushed(n, l.s.db.write(ctx, func(t tx) error { return l.s.outline(ctx, t, l.id, stmts) }))
+	w.then, w.also = l.after(o), l.s.enqueue(l.id, o.State, l.epoch)
+	err := l.write(ctx, w)
+	if errors.Is(err, durable.ErrCancelled) {
+		return nil
 	}
-	return false, l.flushed(n, l.s.batch(ctx, stmts))
+	return err
 }
 
-// after returns the statements that follow the fence and the pending changes.
+// after returns the statements that follow the fence and the pending changes. They end with guarded.
 func (l *lease) after(o durable.Outcome) []stmt {
 	var stmts []stmt
 	if !o.State.Final() {
-		stmts = l.ask(o.Questions)
+		stmts = l.s.ask(l.id, o.Questions)
 	}
 	for _, q := range o.Questions {
 		// A question that was asked before may have its answer already.
-		stmts = append(stmts, stmt{`UPDATE @runs SET wake = {now} WHERE id = ? AND epoch = ? AND state = 'waiting' AND EXISTS
-			(SELECT 1 FROM @questions WHERE run = ? AND key = ? AND answer IS NOT NULL)`, []any{l.id, l.epoch, l.id, q.Key}})
+		stmts = append(stmts, stmt{`UPDATE @runs SET wake = {now} WHERE id = ? AND state = 'waiting' AND EXISTS
+			(SELECT 1 FROM @questions WHERE run = ? AND key = ? AND answer IS NOT NULL) AND ` + guarded, []any{l.id, l.id, q.Key}})
 	}
 	if o.State.Final() && l.s.options.Keep != durable.KeepFull {
-		stmts = append(stmts, stmt{`DELETE FROM @questions WHERE run = ? AND EXISTS (SELECT 1 FROM @runs WHERE id = ? AND epoch = ?)`, []any{l.id, l.id, l.epoch}})
-	}
-	stmts = append(stmts, l.s.enqueue(l.id, o.State, l.epoch)...)
-	if a := l.s.db.announce(); a.sql != "" {
-		stmts = append(stmts, a)
+		stmts = append(stmts, stmt{`DELETE FROM @questions WHERE run = ? AND ` + guarded, []any{l.id}})
 	}
 	return stmts
 }
 
 // forget replaces all pending changes by the deletion of all entries. mu is held.
 func (l *lease) forget() {
-	l.chain, l.bytes = chain{}, 0
-	l.pending = []change{{stmt: stmt{`DELETE FROM @entries WHERE run = ? AND EXISTS (SELECT 1 FROM @runs WHERE id = ? AND epoch = ?)`, []any{l.id, l.id, l.epoch}}}}
+	l.chain, l.bytes, l.rows = chain{}, 0, map[string]row{}
+	l.pending = []change{{stmt: stmt{`DELETE FROM @entries WHERE run = ? AND ` + guarded, []any{l.id}}}}
 }
 
 // outline runs statements, the first of which is a fence, and replaces the run's entries by their
@@ -167,26 +156,10 @@ func (s *Store) outline(ctx context.Context, t tx, id string, stmts []stmt) erro
 
 // handBack writes the pending changes of a run whose end could not be written, and makes the run due.
 func (l *lease) handBack(ctx context.Context) error {
-	l.mu.Lock()
-	if errors.Is(l.err, durable.ErrUnavailable) {
-		l.err = nil // the fence says whether the run is still this owner's
+	l.writing.Lock()
+	defer l.writing.Unlock()
+	if !l.s.tracks(l) {
+		return nil // it was ended meanwhile
 	}
-	l.mu.Unlock()
-	if err := l.flush(ctx); err != nil && !errors.Is(err, durable.ErrCancelled) {
-		return err
-	}
-	return l.s.db.write(ctx, func(t tx) error {
-		if _, err := t.exec(ctx, `UPDATE @runs SET owner = '', lease = 0, wake = CASE WHEN state = 'running' THEN {now} ELSE wake END WHERE id = ? AND epoch = ?`, l.id, l.epoch); err != nil {
-			return err
-		}
-		return l.s.announce(ctx, t)
-	})
-}
-
-// abandon removes the owner from the row of a run that was cancelled.
-func (l *lease) abandon(ctx context.Context) error {
-	return l.s.db.write(ctx, func(t tx) error {
-		_, err := t.exec(ctx, `UPDATE @runs SET owner = '', lease = 0 WHERE id = ? AND epoch = ?`, l.id, l.epoch)
-		return err
-	})
+	return l.write(ctx, update{frees: true, set: `, owner = '', lease = 0, wake = {now}`})
 }

@@ -21,7 +21,7 @@ func SetVersion(t *testing.T, path string, version int) {
 
 // SetPages limits the file to a number of pages; 0: to as many as it has now.
 func SetPages(t *testing.T, s *Store, pages int) {
-	f := s.db.(*file)
+	f := s.db.database.(*file)
 	err := f.write(t.Context(), func(x tx) error {
 		if pages == 0 {
 			if err := f.conn.QueryRowContext(t.Context(), "PRAGMA page_count").Scan(&pages); err != nil {

@@ -20,29 +20,32 @@ const recordWithin = 2 * time.Millisecond
 // retryAfter is when a flush is retried after the database did not answer.
 const retryAfter = 100 * time.Millisecond
 
-func timeNow() time.Time { return time.Now() }
-
-// lease implements runs.lease. Only its owner changes the entries of the run, so their chain is kept
+// lease implements durable.Lease. Only its owner changes the entries of the run, so their chain and their sealed rows are kept
 // in memory.
 //
-// Changes are added to pending and written by flush, one flush at a time, which writes all pending
-// changes with the head that results. A flush that fails leaves them there: each replaces or deletes
-// one row by its key, so writing it twice does no harm.
+// Changes are added to pending and written by write, one transaction at a time, which has all pending changes and the head that
+// results. The fence is the first statement: an UPDATE of the run's row WHERE epoch and owner are those of this lease, state is
+// running (cancelled, once that is known), and head is the one that was written last. All others have the new head in their
+// condition, so that the transaction has no effect if the fence changes no row. Then reconcile reads why:
+//
+//	written    the row is as this transaction would have left it: its acknowledgement was lost
+//	cancelled  the recorded changes are written, those that were only begun are dropped
+//	taken      another lease has the run, or the run has ended: pending is dropped
+//	went back  else: the database is in an earlier state, by a crash, a failover or a restored backup, or has a transaction of
+//	           this lease that was given up. The whole run is written anew from memory
+//
+// A transaction that fails leaves pending as it is. One that arrives late finds another head.
 //
 // # States
 //
 //	owned      err == nil                          Begin waits for its flush; Record is flushed within recordWithin
 //	cancelled  err == ErrCancelled, cancelled      nothing begins any more; what is recorded is still written
-//	taken      err == ErrTaken                     the fence found another epoch: pending is dropped
-//	expired    err is ErrUnavailable               the store did not renew it in time (loseIfOver): another owner may have
-//	                                               the run by now, so nothing more is written
+//	taken      err == ErrTaken                     nothing is written any more
 //	ended      ended                               End was called; no timer is started any more
-//	orphan     ended, orphan                       the end could not be written: Store.renewAll retries to release the run
+//	orphan     ended, orphan                       the end could not be written: Store.handBack retries to release the run
 //
-// lost is closed when the lease is cancelled, taken or expired, or when a renewal finds that the run has another epoch or
-// state (err is then set by the next flush). The fence is the first statement of every transaction: an UPDATE of the
-// run's row WHERE epoch is this one and state is running (cancelled, once that is known). If it changes no row, the
-// transaction has no effect (errFenced); fenced then reads whether the run was taken or cancelled.
+// lost is closed when the lease is cancelled or taken, or was not renewed in time. In the last case it is still this owner's if
+// nobody has acquired the run meanwhile, which the fence finds out.
 //
 // # Locks
 //
@@ -53,6 +56,7 @@ type lease struct {
 	s     *Store
 	id    string
 	epoch int64
+	token string // the column owner: of this lease only, even if the database goes back and the epoch is used twice
 	taken durable.Run
 	first []script.Entry // the entries when the run was acquired
 
@@ -60,17 +64,20 @@ type lease struct {
 	once sync.Once
 
 	writing sync.Mutex // locked before mu, see above
+	head    []byte     // that was written last; guarded by writing
 
 	mu        sync.Mutex // guards the fields below
 	header    []byte     // sealed; nil before Open
 	pinned    *script.Header
 	chain     chain
+	rows      map[string]row // the entries by key
 	recorded  map[string]bool
 	begun     map[string]attempt
 	next      int64
 	bytes     int64
 	keys      []string
-	open      map[string]bool // key -> the question may have no answer
+	asked     []durable.Question // with the answers that are known
+	open      map[string]bool    // key -> the question may have no answer
 	pending   []change
 	inFlight  int // of pending, from the front
 	timer     *time.Timer
@@ -81,6 +88,13 @@ type lease struct {
 	err       error
 }
 
+// row is the row of an entry.
+type row struct {
+	seq    any // nil: without an answer
+	ord    int64
+	sealed []byte
+}
+
 // attempt is an entry that was begun and has no answer yet.
 type attempt struct {
 	number int
@@ -88,18 +102,21 @@ type attempt struct {
 	size   int64
 }
 
-// change is a row to be written.
+// change is a row to be written: a statement that ends with guarded, without the arguments of that.
 type change struct {
 	key    string
 	stmt   stmt
 	intent bool // from Begin: the effect is not performed unless this is written
 }
 
+// guarded is the condition that the run has the epoch and the head that the fence has written.
+const guarded = `EXISTS (SELECT 1 FROM @runs WHERE id = ? AND epoch = ? AND head = ?)`
+
 // newLease returns the lease of a run that was read as j; nil for a new run.
 func (s *Store) newLease(r durable.Run, c *chain, j *stored) *lease {
 	l := &lease{
-		s: s, id: r.ID, epoch: r.Epoch, taken: r, lost: make(chan struct{}), chain: *c, pinned: r.Header,
-		recorded: map[string]bool{}, begun: map[string]attempt{}, bytes: r.Bytes, keys: []string{s.ring.First()}, open: map[string]bool{},
+		s: s, id: r.ID, epoch: r.Epoch, token: newToken(r.Owner), taken: r, lost: make(chan struct{}), chain: *c, pinned: r.Header, rows: map[string]row{},
+		recorded: map[string]bool{}, begun: map[string]attempt{}, bytes: r.Bytes, keys: []string{s.ring.First()}, asked: slices.Clone(r.Questions), open: map[string]bool{},
 	}
 	for _, q := range r.Questions {
 		l.open[q.Key] = q.Answer == nil
@@ -107,13 +124,24 @@ func (s *Store) newLease(r durable.Run, c *chain, j *stored) *lease {
 	if j == nil {
 		return l
 	}
-	l.first, l.recorded, l.next, l.keys, l.header = j.entries, j.recorded, j.next, j.keys, j.header
+	l.first, l.rows, l.recorded, l.next, l.keys, l.header, l.head = j.entries, j.rows, j.recorded, j.next, j.keys, j.header, j.head
 	for i, e := range j.entries {
 		if !e.Done {
 			l.begun[e.Key] = attempt{e.Attempt, int64(i), durable.Size(e)}
 		}
 	}
 	return l
+}
+
+// newToken returns a value of the column owner, which tells two leases of an owner apart. ownerOf is the owner.
+func newToken(owner string) string { return column(owner + "/" + durable.NewID()) }
+
+func ownerOf(token string) string {
+	owner := fromColumn(token)
+	if i := strings.LastIndexByte(owner, '/'); i >= 0 {
+		owner = owner[:i]
+	}
+	return owner
 }
 
 // Run implements [durable.Lease].
@@ -141,17 +169,11 @@ func (l *lease) renewed(began time.Time) {
 	l.until = began.Add(l.s.options.Lease)
 }
 
-// loseIfOver marks the lease as lost when it has expired, because the database did not answer for as long as after.
-func (l *lease) loseIfOver(after time.Duration) {
+// over reports whether the lease was not renewed in time: another owner may have the run by now.
+func (l *lease) over() bool {
 	l.mu.Lock()
-	over := time.Now().After(l.until)
-	if over && l.err == nil {
-		l.err = fmt.Errorf("%w: the lease was not renewed within %s", durable.ErrUnavailable, after)
-	}
-	l.mu.Unlock()
-	if over {
-		l.lose()
-	}
+	defer l.mu.Unlock()
+	return time.Now().After(l.until)
 }
 
 // Open implements [script.Journal].
@@ -174,6 +196,8 @@ func (l *lease) Begin(ctx context.Context, e script.Entry) error {
 	if err := l.put(e); err != nil {
 		return err
 	}
+	ctx, cancel := context.WithTimeout(ctx, l.s.options.Lease)
+	defer cancel()
 	err := l.flush(ctx)
 	if err != nil {
 		l.mu.Lock()
@@ -209,7 +233,7 @@ func (l *lease) Release(key string) error {
 // Close implements [script.Journal].
 func (l *lease) Close() error { return nil }
 
-const putEntry = `INSERT INTO @entries (run, key, seq, ord, sealed) SELECT CAST(? AS TEXT), CAST(? AS TEXT), CAST(? AS {int}), CAST(? AS {int}), CAST(? AS {blob}) FROM @runs WHERE id = ? AND epoch = ?
+const putEntry = `INSERT INTO @entries (run, key, seq, ord, sealed) SELECT CAST(? AS TEXT), CAST(? AS TEXT), CAST(? AS {int}), CAST(? AS {int}), CAST(? AS {blob}) WHERE ` + guarded + `
 	ON CONFLICT (run, key) DO UPDATE SET seq = excluded.seq, ord = excluded.ord, sealed = excluded.sealed`
 
 // put seals an entry and adds it to pending.
@@ -242,7 +266,8 @@ func (l *lease) put(e script.Entry) error {
 		l.begun[e.Key] = attempt{e.Attempt, ord, durable.Size(e)}
 		l.chain.begin(e.Key, durable.Tag(sealed))
 	}
-	l.push(change{key: e.Key, intent: !e.Done, stmt: stmt{putEntry, []any{l.id, e.Key, seq, ord, sealed, l.id, l.epoch}}})
+	l.rows[e.Key] = row{seq, ord, sealed}
+	l.push(change{key: e.Key, intent: !e.Done, stmt: stmt{putEntry, []any{l.id, e.Key, seq, ord, sealed}}})
 	if e.Done {
 		l.close(e.Key)
 	}
@@ -254,12 +279,12 @@ func (l *lease) close(effect string) {
 	for key, open := range l.open {
 		if open && (effect == "" || durable.Asked(effect, durable.Question{Key: key})) {
 			l.open[key] = false
-			l.push(change{key: "question " + key, stmt: stmt{closeQuestion, []any{l.id, key, l.id, l.epoch}}})
+			l.push(change{key: "question " + key, stmt: stmt{closeQuestion, []any{l.id, key}}})
 		}
 	}
 }
 
-const closeQuestion = `DELETE FROM @questions WHERE run = ? AND key = ? AND answer IS NULL AND EXISTS (SELECT 1 FROM @runs WHERE id = ? AND epoch = ?)`
+const closeQuestion = `DELETE FROM @questions WHERE run = ? AND key = ? AND answer IS NULL AND ` + guarded
 
 // admit checks whether an entry may be written, and returns the attempt that it replaces. mu is held.
 func (l *lease) admit(e script.Entry) (old attempt, err error) {
@@ -291,9 +316,10 @@ func (l *lease) release(key string) {
 		return
 	}
 	delete(l.begun, key)
+	delete(l.rows, key)
 	l.chain.release(key)
 	l.bytes -= old.size
-	l.push(change{key: key, stmt: stmt{`DELETE FROM @entries WHERE run = ? AND key = ? AND EXISTS (SELECT 1 FROM @runs WHERE id = ? AND epoch = ?)`, []any{l.id, key, l.id, l.epoch}}})
+	l.push(change{key: key, stmt: stmt{`DELETE FROM @entries WHERE run = ? AND key = ? AND ` + guarded, []any{l.id, key}}})
 }
 
 // push adds a change, which replaces an earlier one of the same row that is not being written. mu is held.
@@ -330,87 +356,4 @@ func (l *lease) background() {
 			l.later(retryAfter)
 		}
 	}
-}
-
-// flush writes all pending changes in one transaction.
-func (l *lease) flush(ctx context.Context) error {
-	l.writing.Lock()
-	defer l.writing.Unlock()
-	l.mu.Lock()
-	if l.err != nil && !l.cancelled || len(l.pending) == 0 {
-		defer l.mu.Unlock()
-		return l.err
-	}
-	stmts, cancelled := l.stmts(l.fence(``)), l.cancelled
-	l.mu.Unlock()
-	err := l.s.batch(ctx, stmts)
-	if errors.Is(err, errFenced) {
-		return l.fenced(ctx, cancelled)
-	}
-	return l.flushed(len(stmts)-1, err)
-}
-
-// flushed removes the first n pending changes, which were written, unless err says otherwise.
-func (l *lease) flushed(n int, err error) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.inFlight = 0
-	if err != nil {
-		return err
-	}
-	l.pending = slices.Clone(l.pending[n:])
-	return l.err
-}
-
-// stmts returns the fence and the statements of all pending changes. mu is held.
-func (l *lease) stmts(fence stmt) []stmt {
-	stmts := []stmt{fence}
-	for _, c := range l.pending {
-		stmts = append(stmts, c.stmt)
-	}
-	l.inFlight = len(l.pending)
-	return stmts
-}
-
-// fence is the UPDATE of the run's row that changes no row when this lease does not have the run any more. set are further
-// assignments, args their values. mu is held.
-func (l *lease) fence(set string, args ...any) stmt {
-	state := durable.Running
-	if l.cancelled {
-		state = durable.Cancelled
-	}
-	all := []any{int64(l.chain.count), l.bytes, l.s.head(l.id, &l.chain), l.header, strings.Join(l.keys, " ")}
-	all = append(append(all, args...), l.id, l.epoch, string(state))
-	return stmt{`UPDATE @runs SET entries = ?, bytes = ?, head = ?, header = COALESCE(header, CAST(? AS {blob})), keys = ?` + set + ` WHERE id = ? AND epoch = ? AND state = ?`, all}
-}
-
-// fenced reads why the fence changed no row: the run was taken or cancelled. Of a cancelled run it writes
-// the recorded entries and drops those that were only begun. cancelled says that the fence was that of a run
-// that is known to be cancelled.
-func (l *lease) fenced(ctx context.Context, cancelled bool) error {
-	var state string
-	var epoch int64
-	err := l.s.db.read(ctx, func(t snapshot) error {
-		return one(ctx, t, `SELECT state, epoch FROM @runs WHERE id = ?`, []any{l.id}, &state, &epoch)
-	})
-	if err != nil && !errors.Is(err, errNoRow) {
-		return l.flushed(0, err)
-	}
-	defer l.lose()
-	l.mu.Lock()
-	l.inFlight = 0
-	if epoch != l.epoch || durable.State(state) != durable.Cancelled || cancelled {
-		defer l.mu.Unlock()
-		l.err, l.cancelled, l.pending = durable.ErrTaken, false, nil
-		return l.err
-	}
-	l.err, l.cancelled = durable.ErrCancelled, true
-	for _, c := range slices.Clone(l.pending) {
-		if c.intent {
-			l.release(c.key)
-		}
-	}
-	stmts := l.stmts(l.fence(``))
-	l.mu.Unlock()
-	return l.flushed(len(stmts)-1, l.s.batch(ctx, stmts))
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/vmcp-dev/vmcp/script/durable"
 
@@ -17,6 +18,7 @@ import (
 type stored struct {
 	run      durable.Run
 	entries  []script.Entry // as script.Journal returns them
+	rows     map[string]row // the same, by key
 	chain    chain
 	recorded map[string]bool // keys of entries with an answer
 	next     int64           // seq and ord of the next one
@@ -70,7 +72,7 @@ func (s *Store) loadParts(ctx context.Context, t tx, j *stored, parts []part) er
 
 // loadRow reads the row of a run, not verified.
 func (s *Store) loadRow(ctx context.Context, t tx, id string, lock bool) (*stored, error) {
-	j := &stored{recorded: map[string]bool{}}
+	j := &stored{recorded: map[string]bool{}, rows: map[string]row{}}
 	var state, doubts, keys, owner string
 	var wake, updated, entries int64
 	sql := `SELECT ` + columns + ` FROM @runs WHERE id = ?`
@@ -85,7 +87,7 @@ func (s *Store) loadRow(ctx context.Context, t tx, id string, lock bool) (*store
 	if err != nil {
 		return j, err
 	}
-	j.run.ID, j.run.State, j.run.Owner = id, durable.State(state), fromColumn(owner)
+	j.run.ID, j.run.State, j.run.Owner = id, durable.State(state), ownerOf(owner)
 	j.run.Tool, j.run.Principal = fromColumn(j.tool), fromColumn(j.principal)
 	j.run.Lease, j.run.Wake, j.run.Updated = fromMicros(j.lease), fromMicros(wake), fromMicros(updated)
 	j.run.Entries, j.run.Doubts, j.keys = int(entries), strings.Fields(doubts), strings.Fields(keys)
@@ -197,12 +199,15 @@ func (s *Store) loadEntries(ctx context.Context, t tx, j *stored) error {
 		if e.Done != (seq >= 0) {
 			return fmt.Errorf("%w: the order of the entry %s does not fit its answer", durable.ErrDamaged, key)
 		}
+		r := row{nil, ord, sealed}
 		if e.Done {
+			r.seq = seq
 			j.chain.record(key, durable.Tag(sealed))
 			j.recorded[key] = true
 		} else {
 			j.chain.begin(key, durable.Tag(sealed))
 		}
+		j.rows[key] = r
 		j.entries, j.next = append(j.entries, e), max(j.next, seq+1, ord+1)
 		return nil
 	})
@@ -267,9 +272,10 @@ func (s *Store) Get(ctx context.Context, id string) (durable.Run, []script.Entry
 
 // Acquire implements [durable.Store].
 func (s *Store) Acquire(ctx context.Context, id, owner string) (durable.Lease, error) {
+	s.handBack(ctx)
 	var l *lease
 	var refused error
-	began := timeNow()
+	began := time.Now()
 	err := s.db.write(ctx, func(t tx) error {
 		j, err := s.loadLocked(ctx, t, id)
 		l, refused = nil, nil
@@ -281,16 +287,16 @@ func (s *Store) Acquire(ctx context.Context, id, owner string) (durable.Lease, e
 			return err
 		case j.run.State.Final():
 			return durable.ErrEnded
-		case j.run.Owner != "" && j.lease > j.now:
-			return durable.ErrBusy
-		}
-		n, err := t.exec(ctx, `UPDATE @runs SET state = 'running', owner = ?, epoch = epoch + 1, lease = {now} + ?, wake = {now} + ?, doubts = '', result = NULL WHERE id = ? AND epoch = ?`,
-			column(owner), s.options.Lease.Microseconds(), s.options.Lease.Microseconds(), id, j.run.Epoch)
-		if err == nil && n == 0 {
+		case j.run.Owner != "" && j.lease+s.grace().Microseconds() > j.now:
 			return durable.ErrBusy
 		}
 		j.run.Epoch, j.run.Owner, j.run.State, j.run.Error, j.run.Doubts = j.run.Epoch+1, owner, durable.Running, "", nil
 		l = s.newLease(j.run, &j.chain, j)
+		n, err := t.exec(ctx, `UPDATE @runs SET state = 'running', owner = ?, epoch = epoch + 1, lease = {now} + ?, wake = {now} + ?, doubts = '', result = NULL WHERE id = ? AND epoch = ?`,
+			l.token, s.options.Lease.Microseconds(), s.options.Lease.Microseconds(), id, j.run.Epoch-1)
+		if err == nil && n == 0 {
+			return durable.ErrBusy
+		}
 		return err
 	})
 	if err == nil {

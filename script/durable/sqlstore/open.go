@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/vmcp-dev/vmcp/config"
@@ -18,6 +19,8 @@ type How struct {
 	Beside bool
 	// Server is the server whose runs are kept there, where there are several, see [sqlstore.PostgresOptions].
 	Server string
+	// Log, see [sqlstore.Options].
+	Log *slog.Logger
 	// Wrote is called for every write to a journal, see [sqlstore.Options].
 	Wrote func(took time.Duration, err error)
 }
@@ -26,7 +29,7 @@ type How struct {
 // them takes effect at once.
 func Open(ctx context.Context, c *config.Config, how How) (durablepkg.Store, *durablepkg.Ring, error) {
 	s := c.SessionStorage
-	options := Options{Options: settingsOptions(c), Encrypt: s.Encrypt != nil && *s.Encrypt, Wrote: how.Wrote}
+	options := Options{Options: settingsOptions(c), Encrypt: s.Encrypt != nil && *s.Encrypt, Log: how.Log, Wrote: how.Wrote}
 	if len(s.Keys) > 0 {
 		ring, err := durablepkg.NewSeal(Keys(c))
 		if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -188,11 +189,40 @@ func (s *Store) Prune(ctx context.Context, o durable.Old) (int, error) {
 	total := 0
 	for {
 		n, err := s.pruneSome(ctx, o)
-		if total += n; err != nil || n < pruneAtOnce {
+		if total += n; err != nil {
 			return total, err
 		}
+		if n < pruneAtOnce {
+			break
+		}
 	}
+	if total == 0 {
+		return 0, nil
+	}
+	return total, s.prunePrograms(ctx)
 }
+
+// prunePrograms removes programs that no run has. While it looks no run begins: one that has found its program in the table
+// would begin without it.
+func (s *Store) prunePrograms(ctx context.Context) error {
+	return s.db.write(ctx, func(t tx) error {
+		if _, err := t.exec(ctx, `{alone}`); err != nil {
+			return err
+		}
+		if _, err := t.exec(ctx, `DELETE FROM @programs WHERE NOT EXISTS (SELECT 1 FROM @runs WHERE program = hash)`); err != nil {
+			return err
+		}
+		_, err := t.exec(ctx, `DELETE FROM @outbox WHERE event = ? AND at < {now} - ?`, eventPruned, 4*prunedAfter.Microseconds())
+		return err
+	})
+}
+
+// eventPruned is the event of a row of the outbox that says that a run was pruned soon after its end. It is never sent.
+const eventPruned = "-"
+
+// prunedAfter is how long after its lease was renewed last an owner writes a run anew that is missing in the database. A run
+// that ended within twice that time leaves a row when it is pruned.
+const prunedAfter = time.Hour
 
 // pruneAtOnce bounds the runs that one transaction deletes, because other writes wait for it.
 const pruneAtOnce = 200
@@ -219,17 +249,18 @@ func (s *Store) pruneSome(ctx context.Context, o durable.Old) (n int, err error)
 			return err
 		}
 		for _, id := range ids {
-			for _, sql := range []string{`DELETE FROM @entries WHERE run = ?`, `DELETE FROM @questions WHERE run = ?`, `DELETE FROM @outbox WHERE run = ? AND event NOT LIKE '#%'`, `DELETE FROM @runs WHERE id = ?`} {
+			if _, err := t.exec(ctx, `INSERT INTO @outbox (run, event, epoch, at, attempts, next) SELECT id, CAST(? AS TEXT), 0, {now}, 0, CAST(? AS {int}) FROM @runs WHERE id = ? AND updated > {now} - ?`,
+				eventPruned, int64(math.MaxInt64), id, 2*prunedAfter.Microseconds()); err != nil {
+				return err
+			}
+			for _, sql := range []string{`DELETE FROM @entries WHERE run = ?`, `DELETE FROM @questions WHERE run = ?`, `DELETE FROM @outbox WHERE run = ? AND event NOT LIKE '#%' AND event <> '-'`, `DELETE FROM @runs WHERE id = ?`} {
 				if _, err := t.exec(ctx, sql, id); err != nil {
 					return err
 				}
 			}
 		}
-		if n = len(ids); n == 0 {
-			return nil
-		}
-		_, err := t.exec(ctx, `DELETE FROM @programs WHERE NOT EXISTS (SELECT 1 FROM @runs WHERE program = hash)`)
-		return err
+		n = len(ids)
+		return nil
 	})
 	return n, err
 }

@@ -52,7 +52,7 @@ func OpenPostgres(ctx context.Context, o PostgresOptions) (*Store, error) {
 	}
 	c := &cluster{name: db.Name, self: db.Schema + " " + durable.NewID(), pool: db}
 	c.schema, c.dollars = `"`+db.Schema+`".`, true
-	c.words = strings.NewReplacer("{int}", "BIGINT", "{blob}", "BYTEA", "{norowid}", "", "{sqlite}", "-- ", "{lock}", "FOR UPDATE", "{now}", "(extract(epoch from clock_timestamp()) * 1000000)::bigint")
+	c.words = strings.NewReplacer("{int}", "BIGINT", "{blob}", "BYTEA", "{norowid}", "", "{alone}", "LOCK TABLE @programs IN SHARE ROW EXCLUSIVE MODE", "{sqlite}", "-- ", "{lock}", "FOR UPDATE", "{now}", "(extract(epoch from clock_timestamp()) * 1000000)::bigint")
 	if err := c.write(ctx, func(t tx) error {
 		if err := db.Prepare(ctx, t.(postgresTx).t); err != nil {
 			return c.failure("prepare the schema", err)
@@ -194,6 +194,8 @@ func (c *cluster) announce() stmt {
 func (c *cluster) watch(ctx context.Context, changed func()) {
 	c.pool.Watch(ctx, channel, c.self, pollEvery, changed)
 }
+
+func (c *cluster) goesBack() bool { return true }
 
 func (c *cluster) close() error {
 	c.pool.Close()

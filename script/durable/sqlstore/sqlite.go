@@ -72,7 +72,7 @@ func OpenSQLite(ctx context.Context, o SQLiteOptions) (*Store, error) {
 		return nil, err
 	}
 	f := &file{path: path, poll: cmp.Or(o.Poll, time.Second), requests: make(chan *request), foreign: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{})}
-	f.words = strings.NewReplacer("{int}", "INTEGER", "{blob}", "BLOB", "{norowid}", " WITHOUT ROWID", "{sqlite}", "", "{lock}", "", "{now}", "vmcp_now()")
+	f.words = strings.NewReplacer("{int}", "INTEGER", "{blob}", "BLOB", "{norowid}", " WITHOUT ROWID", "{alone}", "SELECT 1", "{sqlite}", "", "{lock}", "", "{now}", "vmcp_now()")
 	if o.Beside {
 		if _, err := os.Stat(path); err != nil {
 			return nil, fmt.Errorf("%w: %w", durable.ErrUnavailable, err)
@@ -333,6 +333,8 @@ func (f *file) watch(ctx context.Context, changed func()) {
 		}
 	}
 }
+
+func (f *file) goesBack() bool { return false } // the file is locked for this process
 
 func (f *file) close() error {
 	close(f.stop)

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/vmcp-dev/vmcp/script/durable"
@@ -18,7 +17,7 @@ import (
 // Start implements [durable.Store].
 func (s *Store) Start(ctx context.Context, r durable.Run) (durable.Run, bool, error) {
 	n := s.fresh(r)
-	err := s.db.write(ctx, func(t tx) error { return s.insert(ctx, t, n, s.head(n.ID, &chain{}), nil) })
+	err := s.db.write(ctx, func(t tx) error { return s.insert(ctx, t, n, "", s.head(n.ID, &chain{}), 0, 0) })
 	if !errors.Is(err, durable.ErrExists) {
 		if err != nil {
 			n = durable.Run{}
@@ -40,12 +39,13 @@ func (s *Store) Create(ctx context.Context, r durable.Run, owner string, entries
 		}
 	}
 	began := time.Now()
+	l.head = s.head(n.ID, &l.chain)
 	err := s.db.write(ctx, func(t tx) error {
-		if err := s.insert(ctx, t, n, s.head(n.ID, &l.chain), l); err != nil {
+		if err := s.insert(ctx, t, n, l.token, l.head, l.chain.count, l.bytes); err != nil {
 			return err
 		}
 		for _, w := range l.pending {
-			if _, err := t.exec(ctx, w.stmt.sql, w.stmt.args...); err != nil {
+			if _, err := t.exec(ctx, w.stmt.sql, slices.Concat(w.stmt.args, []any{l.id, l.epoch, l.head})...); err != nil {
 				return err
 			}
 		}
@@ -106,9 +106,9 @@ func (s *Store) same(ctx context.Context, r durable.Run) (got durable.Run, err e
 	return got, err
 }
 
-// insert writes the row of a new run; ErrExists where there is one with its id or idempotency key. With a lease the row has
-// its entry count and size.
-func (s *Store) insert(ctx context.Context, t tx, r durable.Run, head []byte, l *lease) error {
+// insert writes the row of a new run; ErrExists where there is one with its id or idempotency key. token is that of its
+// lease, if it has one; entries, size and head are those of its journal.
+func (s *Store) insert(ctx context.Context, t tx, r durable.Run, token string, head []byte, entries int, size int64) error {
 	source, program := encodeProgram(r.Program)
 	if _, err := t.exec(ctx, `INSERT INTO @programs (hash, engine, source) VALUES (?, ?, ?) ON CONFLICT (hash) DO NOTHING`, program, int64(r.Program.Engine), source); err != nil {
 		return err
@@ -125,15 +125,11 @@ func (s *Store) insert(ctx context.Context, t tx, r durable.Run, head []byte, l 
 			return err
 		}
 	}
-	keys, entries, size := []string{s.ring.First()}, 0, int64(0)
-	if l != nil {
-		entries, size = l.chain.count, l.bytes
-	}
 	n, err := t.exec(ctx, `INSERT INTO @runs (id, parent, tool, principal, dedupe, program, about, header, state, epoch, owner, lease, wake, expires, created, updated, entries, bytes, doubts, head, keys, result)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, {now} + ?, {now} + ?, ?, ?, ?, ?, ?, '', ?, ?, NULL) ON CONFLICT DO NOTHING`,
-		r.ID, column(r.Parent), column(r.Tool), column(r.Principal), dedupe, program, about, header, string(r.State), r.Epoch, column(r.Owner),
+		r.ID, column(r.Parent), column(r.Tool), column(r.Principal), dedupe, program, about, header, string(r.State), r.Epoch, token,
 		s.options.Lease.Microseconds(), s.options.Lease.Microseconds(), micros(r.Expires), micros(r.Created), micros(r.Updated),
-		int64(entries), size, head, strings.Join(keys, " "))
+		int64(entries), size, head, s.ring.First())
 	if err == nil && n == 0 {
 		err = durable.ErrExists
 	}

@@ -6,15 +6,19 @@
 // outdated or copied from another place is detected when the run is read. Such a run fails
 // (durable.ErrDamaged); it is never executed with a wrong value.
 //
-// The owner of a run has its chain in memory and writes the head with every change, in one transaction
-// that begins with the fence: an UPDATE of the run's row that changes no row if the run has another
-// epoch by now.
+// The owner of a run has its journal in memory and writes the head with every change, in one transaction
+// that begins with the fence: an UPDATE of the run's row that changes no row if the run has another owner
+// by now, or another head than the one that was written last. A database that goes back to an earlier
+// state is detected by that, and its owner writes the run again.
 package sqlstore
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -22,7 +26,7 @@ import (
 )
 
 var (
-	errFenced = errors.New("the run's epoch or state is another one")
+	errFenced = errors.New("the run's owner, state or head is another one")
 	errNoRow  = errors.New("no row")
 )
 
@@ -33,6 +37,8 @@ type Options struct {
 	Ring *durable.Ring
 	// Encrypt encrypts arguments, results, questions and answers, which are otherwise authenticated only.
 	Encrypt bool
+	// Log has a line when the database cannot be written, when it can again, and for every run that it had lost; it may be nil.
+	Log *slog.Logger
 	// Wrote is called after each write to a journal with its duration and its error; it may be nil.
 	Wrote func(took time.Duration, err error)
 }
@@ -41,25 +47,32 @@ type Options struct {
 type Store struct {
 	options Options
 	ring    *durable.Ring
-	db      database
+	db      *watched
 	stop    context.CancelFunc
 	wg      sync.WaitGroup
 	renewal chan struct{} // has the leases renewed at once
 
-	mu      sync.Mutex
-	leases  map[*lease]struct{} // that were not released yet
-	changed chan struct{}
-	closed  bool
+	mu         sync.Mutex
+	leases     map[*lease]struct{} // that were not released yet
+	orphans    map[*lease]struct{} // of these, whose end could not be written
+	recent     []recent            // ends that the database may lose yet, the oldest first
+	recentSize int64
+	changed    chan struct{}
+	closed     bool
 }
 
 // newStore starts the goroutines that renew leases and wait for changes of other processes.
 func newStore(o Options, db database) *Store {
 	o.Options = o.Options.WithDefaults()
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
 	ctx, stop := context.WithCancel(context.Background())
 	s := &Store{
-		options: o, ring: o.Ring, db: db, stop: stop, renewal: make(chan struct{}, 1),
-		leases: map[*lease]struct{}{}, changed: make(chan struct{}),
+		options: o, ring: o.Ring, stop: stop, renewal: make(chan struct{}, 1),
+		leases: map[*lease]struct{}{}, orphans: map[*lease]struct{}{}, changed: make(chan struct{}),
 	}
+	s.db = &watched{database: db, s: s}
 	s.wg.Go(func() { db.watch(ctx, s.foreign) })
 	if o.Renew > 0 {
 		s.wg.Go(func() { s.renew(ctx) })
@@ -111,11 +124,16 @@ func (s *Store) notify() {
 
 // foreign is called when another process may have changed runs.
 func (s *Store) foreign() {
+	s.hurry() // a lease may be lost
+	s.notify()
+}
+
+// hurry has the leases renewed at once.
+func (s *Store) hurry() {
 	select {
-	case s.renewal <- struct{}{}: // a lease may be lost
+	case s.renewal <- struct{}{}:
 	default:
 	}
-	s.notify()
 }
 
 // renew renews the leases of this store, every Options.Renew and on renewal, until ctx ends.
@@ -136,8 +154,11 @@ func (s *Store) renew(ctx context.Context) {
 func (s *Store) renewAll(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, s.options.Lease)
 	defer cancel()
-	held, orphans := s.held()
-	s.handBack(ctx, orphans)
+	s.handBack(ctx)
+	s.review(ctx)
+	s.mu.Lock()
+	held := slices.Collect(maps.Keys(s.leases))
+	s.mu.Unlock()
 	if len(held) == 0 {
 		return
 	}
@@ -145,8 +166,8 @@ func (s *Store) renewAll(ctx context.Context) {
 	alive := make([]bool, len(held))
 	err := s.db.write(ctx, func(t tx) error {
 		for i, l := range held {
-			n, err := t.exec(ctx, `UPDATE @runs SET lease = {now} + ?, wake = {now} + ? WHERE id = ? AND epoch = ? AND state = 'running'`,
-				s.options.Lease.Microseconds(), s.options.Lease.Microseconds(), l.id, l.epoch)
+			n, err := t.exec(ctx, `UPDATE @runs SET lease = {now} + ?, wake = {now} + ? WHERE id = ? AND epoch = ? AND owner = ? AND state = 'running'`,
+				s.options.Lease.Microseconds(), s.options.Lease.Microseconds(), l.id, l.epoch, l.token)
 			if err != nil {
 				return err
 			}
@@ -159,31 +180,28 @@ func (s *Store) renewAll(ctx context.Context) {
 		case err == nil && alive[i]:
 			l.renewed(began)
 		case err == nil:
+			l.check(ctx)
+		case l.over():
 			l.lose()
-		default:
-			l.loseIfOver(s.options.Lease)
 		}
 	}
 }
 
-// held returns the leases that are in use, and those whose end could not be written.
-func (s *Store) held() (held, orphans []*lease) {
+// orphaned notes that the end of a lease could not be written.
+func (s *Store) orphaned(l *lease) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for l := range s.leases {
-		l.mu.Lock()
-		if l.orphan {
-			orphans = append(orphans, l)
-		} else {
-			held = append(held, l)
-		}
-		l.mu.Unlock()
+	if _, ok := s.leases[l]; ok {
+		s.orphans[l] = struct{}{}
 	}
-	return held, orphans
 }
 
-// handBack releases the leases whose end could not be written; the remaining ones stay when the database does not answer.
-func (s *Store) handBack(ctx context.Context, orphans []*lease) {
+// handBack releases the leases whose end could not be written; the remaining ones stay when the database does not answer. It is
+// called before a run is acquired, so that no run of this process is acquired without the entries that it still has of it.
+func (s *Store) handBack(ctx context.Context) {
+	s.mu.Lock()
+	orphans := slices.Collect(maps.Keys(s.orphans))
+	s.mu.Unlock()
 	for _, l := range orphans {
 		if err := l.handBack(ctx); errors.Is(err, durable.ErrUnavailable) {
 			return
@@ -200,11 +218,20 @@ func (s *Store) track(l *lease) {
 	s.leases[l] = struct{}{}
 }
 
+// tracks reports whether it is one of them.
+func (s *Store) tracks(l *lease) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, ok := s.leases[l]
+	return ok
+}
+
 // untrack removes it from them.
 func (s *Store) untrack(l *lease) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.leases, l)
+	delete(s.orphans, l)
 }
 
 // writeLocal flushes the entries of a run that this process owns, because an effect that has ended closes its
@@ -235,12 +262,7 @@ func (s *Store) loseLocal(id string) {
 }
 
 // Ping implements [durable.Store].
-func (s *Store) Ping(ctx context.Context) error {
-	return s.db.read(ctx, func(t snapshot) error {
-		var n int64
-		return one(ctx, t, `SELECT value FROM @meta WHERE name = 'version'`, nil, &n)
-	})
-}
+func (s *Store) Ping(ctx context.Context) error { return s.db.ping(ctx) }
 
 // Close implements [durable.Store].
 func (s *Store) Close() error {
@@ -273,7 +295,7 @@ func (s *Store) releaseAll(ctx context.Context, held map[*lease]struct{}) error 
 	return s.db.write(ctx, func(t tx) error {
 		for l := range held {
 			l.lose()
-			if _, err := t.exec(ctx, `UPDATE @runs SET owner = '', lease = 0, wake = {now} WHERE id = ? AND epoch = ? AND state = 'running'`, l.id, l.epoch); err != nil {
+			if _, err := t.exec(ctx, `UPDATE @runs SET owner = '', lease = 0, wake = {now} WHERE id = ? AND epoch = ? AND owner = ? AND state = 'running'`, l.id, l.epoch, l.token); err != nil {
 				return err
 			}
 		}
