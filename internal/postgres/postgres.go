@@ -7,7 +7,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"regexp"
+	"strconv"
 	"strings"
 	"time"
 
@@ -31,11 +33,17 @@ type Options struct {
 
 const (
 	connectWithin   = 5 * time.Second
-	statementWithin = "5000" // milliseconds
+	statementWithin = 5000 // milliseconds
 	// idleWithin bounds the idle time in a transaction, in milliseconds, after which the database ends it: a process
 	// that was stopped keeps rows locked until then.
 	idleWithin = "5000"
+	// answerWithin is how much longer than statement_timeout a call waits for the server, which enforces that timeout unless
+	// it has stopped or the network is cut.
+	answerWithin = time.Second
 )
+
+// keepAlive finds connections that are dead although nothing is sent on them, such as the one that waits for notifications.
+var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 10 * time.Second, Interval: 3 * time.Second, Count: 3}
 
 // DB is a schema of a database.
 type DB struct {
@@ -44,6 +52,8 @@ type DB struct {
 	Name string
 	// Schema is the schema's name.
 	Schema string
+
+	within time.Duration // see Bounded
 }
 
 var schemaName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,62}$`)
@@ -65,8 +75,9 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 		cfg.MaxConns = int32(min(o.MaxConnections, 10_000))
 	}
 	cfg.ConnConfig.ConnectTimeout = connectWithin
+	cfg.ConnConfig.DialFunc = (&net.Dialer{KeepAliveConfig: keepAlive, Control: unsentWithin}).DialContext
 	params := cfg.ConnConfig.RuntimeParams
-	for name, value := range map[string]string{"statement_timeout": statementWithin, "idle_in_transaction_session_timeout": idleWithin, "application_name": "vmcp"} {
+	for name, value := range map[string]string{"statement_timeout": strconv.Itoa(statementWithin), "idle_in_transaction_session_timeout": idleWithin, "application_name": "vmcp"} {
 		if params[name] == "" {
 			params[name] = value
 		}
@@ -75,10 +86,39 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 		params["synchronous_commit"] = "off"
 	}
 	db := &DB{Name: fmt.Sprintf("PostgreSQL at %s/%s", cfg.ConnConfig.Host, cfg.ConnConfig.Database), Schema: o.Schema}
+	db.within = timeout(params["statement_timeout"]) + answerWithin
 	if db.Pool, err = pgxpool.NewWithConfig(ctx, cfg); err != nil {
 		return nil, fmt.Errorf("%s: %w", db.Name, err)
 	}
 	return db, nil
+}
+
+// timeout reads a value of statement_timeout; statementWithin where it has none.
+func timeout(value string) time.Duration {
+	value = strings.ReplaceAll(strings.ReplaceAll(value, "min", "m"), " ", "")
+	if _, err := strconv.Atoi(value); err == nil {
+		value += "ms"
+	}
+	if d, err := time.ParseDuration(value); err == nil && d > 0 {
+		return d
+	}
+	return statementWithin * time.Millisecond
+}
+
+// Bounded is ctx for one round trip to the server: with the deadline after which a server that does not answer counts as
+// unavailable, a second after statement_timeout. Call answered with the result of the round trip; an error of that deadline
+// says so, and the other idle connections, which are probably dead, too, are closed.
+func (db *DB) Bounded(ctx context.Context) (bounded context.Context, answered func(error) error) {
+	bounded, cancel := context.WithTimeout(ctx, db.within)
+	return bounded, func(err error) error {
+		late := bounded.Err() != nil && ctx.Err() == nil
+		cancel()
+		if err == nil || !late {
+			return err
+		}
+		db.Reset()
+		return fmt.Errorf("no answer within %s: %w", db.within, err)
+	}
 }
 
 // closeWithin bounds the wait of Close.
@@ -150,8 +190,9 @@ func (db *DB) listen(ctx context.Context, channel, self string, every time.Durat
 	if err != nil {
 		return err
 	}
-	defer conn.Close(context.WithoutCancel(ctx))
-	if _, err := conn.Exec(ctx, "LISTEN "+channel); err != nil {
+	defer closeConn(conn)
+	bounded, answered := db.Bounded(ctx)
+	if _, err := conn.Exec(bounded, "LISTEN "+channel); answered(err) != nil {
 		return err
 	}
 	changed() // for notifications before LISTEN
@@ -168,4 +209,10 @@ func (db *DB) listen(ctx context.Context, channel, self string, every time.Durat
 		}
 		changed()
 	}
+}
+
+func closeConn(conn *pgx.Conn) {
+	ctx, cancel := context.WithTimeout(context.Background(), closeWithin/2)
+	defer cancel()
+	_ = conn.Close(ctx)
 }

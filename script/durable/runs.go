@@ -231,7 +231,7 @@ type Store interface {
 	// Changed returns a channel that is closed at the next change, by any process, that may have made a run due or
 	// may have answered, resolved, cancelled or ended one: at most as late as the store polls for changes of others.
 	Changed() <-chan struct{}
-	// Ping reports whether the store answers.
+	// Ping reports whether the store answers and, if the last write has failed, whether it can be written.
 	Ping(ctx context.Context) error
 	// Close releases all leases, so that other processes may acquire the runs, and closes the store.
 	Close() error
@@ -300,6 +300,7 @@ var (
 	ErrLate         = errors.New("the time to answer is over")
 	ErrNoDoubt      = errors.New("no such call in doubt")
 	ErrUnavailable  = errors.New("the store of runs does not answer")
+	ErrFull         = errors.New("the store of runs has no room") // with ErrUnavailable
 )
 
 // A LimitError ends a run that has no more room in its store.

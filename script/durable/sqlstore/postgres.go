@@ -77,6 +77,9 @@ func (c *cluster) failure(what string, err error) error {
 	if errors.As(err, &pg) && (pg.Code == "XX001" || pg.Code == "XX002") {
 		return fmt.Errorf("%w: %s: %s: %w", durable.ErrDamaged, c.name, what, err)
 	}
+	if pg != nil && pg.Code == "53100" { // disk_full
+		return fmt.Errorf("%w: %w: %s: %s: %w", durable.ErrUnavailable, durable.ErrFull, c.name, what, err)
+	}
 	return fmt.Errorf("%w: %s: %s: %w", durable.ErrUnavailable, c.name, what, err)
 }
 
@@ -87,15 +90,18 @@ type postgresTx struct {
 }
 
 func (t postgresTx) exec(ctx context.Context, sql string, args ...any) (int64, error) {
-	tag, err := t.t.Exec(ctx, t.c.text(sql), args...)
-	return tag.RowsAffected(), t.c.failure("write", err)
+	bounded, answered := t.c.pool.Bounded(ctx)
+	tag, err := t.t.Exec(bounded, t.c.text(sql), args...)
+	return tag.RowsAffected(), t.c.failure("write", answered(err))
 }
 
 func (t postgresTx) query(ctx context.Context, sql string, args []any, row func(func(...any) error) error) error {
-	rows, err := t.t.Query(ctx, t.c.text(sql), args...)
+	bounded, answered := t.c.pool.Bounded(ctx)
+	rows, err := t.t.Query(bounded, t.c.text(sql), args...)
 	if err != nil {
-		return t.c.failure("read", err)
+		return t.c.failure("read", answered(err))
 	}
+	defer answered(nil)
 	defer rows.Close()
 	for rows.Next() {
 		if err := row(func(dest ...any) error {
@@ -107,7 +113,7 @@ func (t postgresTx) query(ctx context.Context, sql string, args []any, row func(
 			return err
 		}
 	}
-	return t.c.failure("read", rows.Err())
+	return t.c.failure("read", answered(rows.Err()))
 }
 
 // write runs do in a transaction, and retries once when the connection broke before the commit.
@@ -132,19 +138,24 @@ func (c *cluster) read(ctx context.Context, do func(snapshot) error) error {
 // attempt runs one transaction. again says that it was not committed, because the connection broke, so
 // that it may be retried on a new one.
 func (c *cluster) attempt(ctx context.Context, o pgx.TxOptions, do func(tx) error) (err error, again bool) {
-	t, err := c.pool.BeginTx(ctx, o)
+	bounded, answered := c.pool.Bounded(ctx)
+	t, err := c.pool.BeginTx(bounded, o)
 	if err != nil {
-		err = c.failure("begin", err)
+		err = c.failure("begin", answered(err))
 		return err, c.died(err)
 	}
-	defer t.Rollback(context.WithoutCancel(ctx)) // of no effect after a commit
+	answered(nil)
+	defer c.rollback(ctx, t) // of no effect after a commit
 	if err := do(postgresTx{c, t}); err != nil {
 		return err, c.died(err)
 	}
-	if err := t.Commit(ctx); err != nil {
-		return c.failure("commit", err), false
-	}
-	return nil, false
+	bounded, answered = c.pool.Bounded(ctx)
+	return c.failure("commit", answered(t.Commit(bounded))), false
+}
+
+func (c *cluster) rollback(ctx context.Context, t pgx.Tx) {
+	bounded, answered := c.pool.Bounded(context.WithoutCancel(ctx))
+	_ = answered(t.Rollback(bounded))
 }
 
 // died reports whether an error is that of a connection, not of a statement.
@@ -167,17 +178,18 @@ func (c *cluster) batchOnce(ctx context.Context, stmts []stmt) error {
 	for _, s := range stmts {
 		b.Queue(c.text(s.sql), s.args...)
 	}
-	results := c.pool.SendBatch(ctx, &b)
+	bounded, answered := c.pool.Bounded(ctx)
+	results := c.pool.SendBatch(bounded, &b)
 	fenced := false
 	for i := range stmts {
 		tag, err := results.Exec()
 		if err != nil {
 			results.Close()
-			return c.failure("write", err)
+			return c.failure("write", answered(err))
 		}
 		fenced = fenced || i == 0 && tag.RowsAffected() == 0
 	}
-	if err := results.Close(); err != nil {
+	if err := answered(results.Close()); err != nil {
 		return c.failure("commit", err)
 	}
 	if fenced {
