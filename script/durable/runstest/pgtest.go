@@ -47,12 +47,6 @@ func pgtestStart(t testing.TB, settings string) *Server {
 		}
 		t.Skip("PostgreSQL is not installed")
 	}
-	dir, err := os.MkdirTemp("", "vmcp-pg-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	s.dir = dir
 	s.become(t)
 	s.run(t, "initdb", "-N", "-A", "trust", "-U", "vmcp", "-E", "UTF8", "--locale=C", "-D", s.data())
 	s.Up(t)
@@ -72,8 +66,32 @@ func find() string {
 	return ""
 }
 
-// become gives the folder to another user where the test runs as root, because the server refuses to run as root.
+// Standby starts a server that replicates this one asynchronously.
+func (s *Server) Standby(t testing.TB) *Server {
+	t.Helper()
+	standby := &Server{bin: s.bin, settings: s.settings}
+	standby.become(t)
+	standby.run(t, "pg_basebackup", "-R", "-c", "fast", "--no-sync", "-h", s.dir, "-U", "vmcp", "-D", standby.data())
+	standby.Up(t)
+	t.Cleanup(func() { standby.Down(t) })
+	return standby
+}
+
+// Promote makes a standby a primary.
+func (s *Server) Promote(t testing.TB) {
+	t.Helper()
+	s.run(t, "pg_ctl", "-D", s.data(), "-w", "-s", "promote")
+}
+
+// become makes the folder, and gives it to another user where the test runs as root, because the server refuses to run as root.
 func (s *Server) become(t testing.TB) {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "vmcp-pg-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	s.dir = dir
 	if os.Getuid() != 0 {
 		return
 	}
