@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -386,7 +387,10 @@ func TestStartErrors(t *testing.T) {
 // A full disk stops runs before their next effect, and nothing else; when there is space again, they are executed further.
 func TestFullDisk(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "runs.db")
-	s := openSQLite(t, path, nil, false)
+	var log bytes.Buffer
+	s, err := sqlstore.OpenSQLite(t.Context(), sqlstore.SQLiteOptions{Options: sqlstore.Options{Log: slog.New(slog.NewTextHandler(&log, nil))}, Path: path, Process: true})
+	must(t, err)
+	defer s.Close()
 	want := fill(t, s, "a", 5)
 	l, err := s.Create(t.Context(), durable.Run{Tool: "x", Header: &header}, "me", nil)
 	must(t, err)
@@ -395,7 +399,7 @@ func TestFullDisk(t *testing.T) {
 	for ; err == nil && n < 500; n++ {
 		err = l.Begin(t.Context(), script.Entry{Key: fmt.Sprint(n), Kind: "call", Attempt: 1, Args: json.RawMessage(`"` + strings.Repeat("x", 5000) + `"`)})
 	}
-	if !errors.Is(err, durable.ErrUnavailable) || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "full") {
+	if !errors.Is(err, durable.ErrUnavailable) || !errors.Is(err, durable.ErrFull) || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "full") {
 		t.Fatalf("Begin on a full disk: %v, want the file and the cause", err)
 	}
 	if _, _, err := s.Start(t.Context(), durable.Run{Tool: "y", Args: json.RawMessage(`"` + strings.Repeat("x", 50000) + `"`)}); !errors.Is(err, durable.ErrUnavailable) {
@@ -406,7 +410,16 @@ func TestFullDisk(t *testing.T) {
 			t.Errorf("Get on a full disk: %v", err)
 		}
 	}
+	for range 2 {
+		if err := s.Ping(t.Context()); !errors.Is(err, durable.ErrFull) {
+			t.Errorf("Ping on a full disk: %v", err)
+		}
+	}
 	sqlstore.SetPages(t, s, 1<<20)
+	must(t, s.Ping(t.Context()))
+	if text := log.String(); strings.Count(text, "level=ERROR") != 1 || strings.Count(text, "is written again") != 1 {
+		t.Errorf("the log has not one line of the full disk and one of its end:\n%s", text)
+	}
 	must(t, l.Begin(t.Context(), script.Entry{Key: "room", Kind: "call", Attempt: 1}))
 	must(t, l.End(t.Context(), durable.Outcome{State: durable.Done}))
 	_, entries, err := s.Get(t.Context(), l.Run().ID)

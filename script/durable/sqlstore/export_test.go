@@ -93,3 +93,6 @@ func Definition(t *testing.T, path, table string) (made string) {
 	}
 	return made
 }
+
+// PrunePrograms removes the programs that no run has.
+func PrunePrograms(t *testing.T, s *Store) error { return s.prunePrograms(t.Context()) }

@@ -2,6 +2,7 @@ package sqlstore
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"sync"
 	"time"
@@ -40,8 +41,9 @@ func (w *watched) note(ctx context.Context, writes bool, err error) error {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	full := errors.Is(err, durable.ErrFull)
 	switch {
-	case failed:
+	case failed && !full:
 		w.away = true
 	case w.away:
 		w.away, w.back = false, time.Now()
@@ -54,30 +56,58 @@ func (w *watched) note(ctx context.Context, writes bool, err error) error {
 		w.s.options.Log.Error("the store of runs cannot be written: runs stop before their next effect until it can", "err", err)
 	case failed:
 		w.failing = err
-	case w.failing != nil:
-		w.failing = nil
-		w.s.options.Log.Info("the store of runs is written again")
+	case !errors.Is(w.failing, durable.ErrFull): // of a full disk only probe finds out: there may be room for a small write
+		w.written()
 	}
 	return err
 }
 
+// written notes that the database can be written. mu is held.
+func (w *watched) written() {
+	if w.failing != nil {
+		w.failing = nil
+		w.s.options.Log.Info("the store of runs is written again")
+	}
+}
+
 // ping reads, and writes if the last write has failed.
 func (w *watched) ping(ctx context.Context) error {
-	err := w.read(ctx, func(t snapshot) error {
+	if err := w.read(ctx, func(t snapshot) error {
 		var n int64
 		return one(ctx, t, `SELECT value FROM @meta WHERE name = 'version'`, nil, &n)
-	})
+	}); err != nil {
+		return err
+	}
+	return w.probe(ctx)
+}
+
+// probe writes if the last write has failed: a row that is longer than the room which a full disk may have left. If the row
+// stays, it is pruned as a program without runs.
+func (w *watched) probe(ctx context.Context) error {
 	w.mu.Lock()
 	failing := w.failing
 	w.mu.Unlock()
-	if err != nil || failing == nil {
-		return err
+	if failing == nil {
+		return nil
 	}
-	return w.write(ctx, func(t tx) error {
-		_, err := t.exec(ctx, `UPDATE @meta SET value = value WHERE name = 'version'`)
-		return err
-	})
+	blank := make([]byte, probeSize)
+	rand.Read(blank)
+	for _, st := range []stmt{
+		{`INSERT INTO @programs (hash, engine, source) VALUES ('-', 0, ?) ON CONFLICT (hash) DO UPDATE SET source = excluded.source`, []any{blank}},
+		{`DELETE FROM @programs WHERE hash = '-'`, nil},
+	} {
+		if err := w.write(ctx, func(t tx) error { _, err := t.exec(ctx, st.sql, st.args...); return err }); err != nil {
+			return err
+		}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.written()
+	return nil
 }
+
+// probeSize is the size of the row by which probe finds out whether there is room again.
+const probeSize = 64 << 10
 
 // grace is how long after the end of its lease a run is left to its owner. After an outage the living owners have as long as a
 // lease to renew theirs, and to write what the database has lost.

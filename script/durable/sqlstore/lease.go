@@ -42,7 +42,7 @@ const retryAfter = 100 * time.Millisecond
 //	cancelled  err == ErrCancelled, cancelled      nothing begins any more; what is recorded is still written
 //	taken      err == ErrTaken                     nothing is written any more
 //	ended      ended                               End was called; no timer is started any more
-//	orphan     ended, orphan                       the end could not be written: Store.handBack retries to release the run
+//	orphan     ended, in Store.orphans             the end could not be written: Store.handBack retries to release the run
 //
 // lost is closed when the lease is cancelled or taken, or was not renewed in time. In the last case it is still this owner's if
 // nobody has acquired the run meanwhile, which the fence finds out.
@@ -84,7 +84,6 @@ type lease struct {
 	until     time.Time // the lease is valid at least until then, on this process's clock
 	cancelled bool
 	ended     bool
-	orphan    bool
 	err       error
 }
 
@@ -196,7 +195,7 @@ func (l *lease) Begin(ctx context.Context, e script.Entry) error {
 	if err := l.put(e); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, l.s.options.Lease)
+	ctx, cancel := context.WithTimeout(ctx, max(l.s.options.Lease, time.Second))
 	defer cancel()
 	err := l.flush(ctx)
 	if err != nil {

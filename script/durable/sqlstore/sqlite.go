@@ -211,6 +211,8 @@ func (f *file) failure(what string, err error) error {
 		switch coded.Code() & 0xff {
 		case lib.SQLITE_CORRUPT, lib.SQLITE_NOTADB:
 			return damagedFile(f.path, what+": "+err.Error())
+		case lib.SQLITE_FULL:
+			return fmt.Errorf("%w: %w: %s: %s: %w", durable.ErrUnavailable, durable.ErrFull, f.path, what, err)
 		}
 	}
 	return fmt.Errorf("%w: %s: %s: %w", durable.ErrUnavailable, f.path, what, err)

@@ -154,6 +154,7 @@ func (s *Store) renew(ctx context.Context) {
 func (s *Store) renewAll(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, s.options.Lease)
 	defer cancel()
+	_ = s.db.probe(ctx) // the log has it
 	s.handBack(ctx)
 	s.review(ctx)
 	s.mu.Lock()
