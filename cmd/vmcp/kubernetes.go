@@ -97,7 +97,7 @@ func (a *app) serveKubernetes(ctx context.Context, f serveFlags) error {
 				Log: k.log, Secrets: &secret.Redactor{}, Version: buildVersion(), Tracer: tracer, AuditOut: a.out, Workers: workers, IsolateScripts: f.isolate,
 				Server: name, Process: shared, Metrics: metrics, Joined: a.joined,
 				OpenStore: func(c *config.Config) (durable.Store, *durable.Ring, error) {
-					return sqlstore.Open(ctx, c, sqlstore.How{Server: k.source.Health().Namespace + "/" + name})
+					return sqlstore.Open(ctx, c, sqlstore.How{Log: k.log.With("server", name), Server: k.source.Health().Namespace + "/" + name})
 				},
 			})
 			p.ServedBy(status.Server{Commit: cli.Read().Commit})

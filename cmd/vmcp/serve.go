@@ -143,7 +143,7 @@ func (a *app) runServe(ctx context.Context, f serveFlags) error {
 	memory := memlimit.New()
 	p = proxy.New(proxy.Options{Log: log, Secrets: a.secrets, Version: buildVersion(), OpenTracer: sender.Open, Charged: memory.Note, MemoryLimit: memory.Ceiling(), AuditOut: a.out, Profile: f.profile, Workers: workers, IsolateScripts: f.isolate, Joined: a.joined,
 		OpenStore: func(c *config.Config) (durable.Store, *durable.Ring, error) {
-			return sqlstore.Open(ctx, c, sqlstore.How{})
+			return sqlstore.Open(ctx, c, sqlstore.How{Log: log})
 		}})
 	defer p.Close()
 	s := &served{flags: f, from: from, proxy: p, log: log, ceiling: memory.Ceiling(), applied: make(chan struct{}), ended: make(chan struct{})}

@@ -78,5 +78,8 @@ func storeError(run string, err error) error {
 	case errors.Is(err, durable.ErrTaken):
 		return refusal("taken over", run, "another process has acquired the run; send the request again")
 	}
+	if errors.Is(err, durable.ErrFull) {
+		return refusal("store", run, "the store of runs is full; send the request again when its disk has room")
+	}
 	return refusal("store", run, "the store of runs does not answer; send the request again later")
 }
