@@ -35,6 +35,7 @@ import (
 // request, and a sender probes, at intervals, each peer to which requests are in flight. A request that was not started
 // may be served elsewhere (errGone). One that was started is not repeated: the connection of its client breaks. A
 // receiver that finds that it was suspended itself reads which sessions others have adopted before it starts a request.
+// A closed port says nothing about requests that were started: their connections end with the process.
 
 var (
 	// errGone says that a replica is gone or does not answer, and has not started the request.
@@ -106,6 +107,7 @@ type Peers struct {
 	refused refusals
 	clock   clock
 	pause   pause
+	serving serving
 
 	life context.Context // cancelled by Close
 	end  context.CancelFunc
@@ -221,8 +223,12 @@ type silencer interface{ CloseSilent() }
 // silentTime is how long Shutdown waits for the first byte on a connection: what was sent before has been read by then.
 const silentTime = time.Second
 
-// Shutdown stops accepting requests of other replicas and waits until those in flight have ended, or ctx has.
+// Shutdown waits until the requests of other replicas in flight have ended, or ctx has. The port stays open until then, so
+// that their senders see that this replica lives; new requests are refused by Options.Serve.
 func (p *Peers) Shutdown(ctx context.Context) error {
+	if err := p.serving.wait(ctx); err != nil {
+		return err
+	}
 	if s := p.silent.Load(); s != nil {
 		late := time.AfterFunc(silentTime, (*s).CloseSilent)
 		defer late.Stop()

@@ -3,9 +3,11 @@ package cluster
 import (
 	"context"
 	"errors"
+	"io"
 	"net/http"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/vmcp-dev/vmcp/internal/httpclient"
@@ -140,8 +142,9 @@ func (p *Peers) forget(e *peer) bool {
 	return true
 }
 
-// alive probes a replica: true if it answers within Options.Timeout. A probe that fails because of Close counts as
-// answered.
+// alive probes a replica: true if it answers within Options.Timeout, or if its machine answers that the port is closed: a
+// process that leaves finishes what it has started, and the connections of one that was killed end with it. A probe that
+// fails because of Close counts as answered.
 func (p *Peers) alive(e *peer) bool {
 	ctx, cancel := context.WithTimeout(p.life, p.o.Timeout)
 	defer cancel()
@@ -155,7 +158,7 @@ func (p *Peers) alive(e *peer) bool {
 	p.sign(r, Passage{To: e.id})
 	resp, err := p.pings.Do(r)
 	if err != nil {
-		return p.life.Err() != nil
+		return p.life.Err() != nil || errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, io.EOF)
 	}
 	resp.Body.Close()
 	return resp.StatusCode == http.StatusNoContent

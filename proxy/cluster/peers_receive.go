@@ -2,12 +2,14 @@ package cluster
 
 import (
 	"bytes"
+	"context"
 	"crypto/hmac"
 	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"sync"
 	"time"
 )
 
@@ -50,6 +52,8 @@ func (p *Peers) receive(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), status)
 		return
 	}
+	p.serving.begin()
+	defer p.serving.end()
 	p.Awake(r.Context())
 	if r.Context().Err() != nil {
 		return // the sender has given up, and may have it served elsewhere
@@ -82,6 +86,48 @@ func (p *Peers) bodyOf(w http.ResponseWriter, r *http.Request, s *said) (body []
 		return nil, http.StatusBadRequest, fmt.Errorf("the body does not match the signed digest")
 	}
 	return body, 0, nil
+}
+
+// serving counts the requests of other replicas in flight, without probes.
+type serving struct {
+	mu    sync.Mutex
+	n     int           // guarded by mu
+	ended chan struct{} // closed when n becomes 0; nil while nobody waits. Guarded by mu
+}
+
+func (s *serving) begin() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.n++
+}
+
+func (s *serving) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.n--; s.n == 0 && s.ended != nil {
+		close(s.ended)
+		s.ended = nil
+	}
+}
+
+// wait waits until there are none, or ctx ends.
+func (s *serving) wait(ctx context.Context) error {
+	s.mu.Lock()
+	if s.n == 0 {
+		s.mu.Unlock()
+		return nil
+	}
+	if s.ended == nil {
+		s.ended = make(chan struct{})
+	}
+	ended := s.ended
+	s.mu.Unlock()
+	select {
+	case <-ended:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // moved answers 421, that this replica does not own the session: the sender then finds the owner again.

@@ -707,3 +707,53 @@ func silentEnd(t *testing.T) error {
 	defer cancel()
 	return p.Shutdown(ctx)
 }
+
+// TestShutdownWaits: the port of a replica that leaves is open until the requests that it has started have ended, so that
+// their senders do not take it for one that is gone. After that it is closed.
+func TestShutdownWaits(t *testing.T) {
+	c := cluster(t)
+	a, release := c.start("a", nobody), make(chan struct{})
+	b := c.start("b", func(w http.ResponseWriter, r *http.Request, _ Passage) {
+		if r.URL.Path == "/slow" {
+			<-release
+		}
+		io.WriteString(w, "done")
+	})
+	slow, ended := make(chan string, 1), make(chan error, 1)
+	go func() {
+		_, text := send(t, "POST", a.url+"/slow", "b", "x")
+		slow <- text
+	}()
+	testkit.Eventually(t, "a request that the other one has begun", func() bool { return a.begun("b") })
+	go func() { ended <- b.Shutdown(t.Context()) }()
+	testkit.Eventually(t, "the end is waited for", func() bool {
+		b.serving.mu.Lock()
+		defer b.serving.mu.Unlock()
+		return b.serving.ended != nil
+	})
+	a.hangUp()
+	if _, text := send(t, "POST", a.url, "b", "x"); text != "done" {
+		t.Errorf("a request on a new connection, while another is in flight: %q", text)
+	}
+	if err := <-a.errs; err != nil {
+		t.Errorf("a request while another is in flight: %v", err)
+	}
+	close(release)
+	if text := <-slow; text != "done" {
+		t.Errorf("the request in flight has %q", text)
+	}
+	if err := errors.Join(<-a.errs, <-ended); err != nil {
+		t.Error(err)
+	}
+	send(t, "POST", a.url, "b", "x")
+	if err := <-a.errs; !errors.Is(err, errGone) {
+		t.Errorf("a request after the end: %v, want %v", err, errGone)
+	}
+}
+
+// TestClosedPortIsNoSilence: requests in flight to a replica whose port is closed are left to their connections.
+func TestClosedPortIsNoSilence(t *testing.T) {
+	if a := cluster(t).start("a", nobody); !a.alive(&peer{id: "b", addr: testkit.NobodyListens}) {
+		t.Error("a replica whose port is closed counts as one that does not answer")
+	}
+}

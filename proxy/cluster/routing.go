@@ -151,14 +151,18 @@ func (t *Set) Route(w http.ResponseWriter, r *http.Request, body []byte, said *e
 // tries bounds the attempts to find the owner of a session, while replicas join and leave.
 const tries = 4
 
-// broken ends a request that another replica may have started: the client's connection breaks, and the client decides
-// whether to repeat it.
+// broken ends a request that another replica may have started. If this replica has cut it off, the client is answered so;
+// otherwise its connection breaks, and the client decides whether to repeat it.
 func (t *Set) broken(r *http.Request, err error) error {
 	if r.Context().Err() == nil {
 		t.o.Log.Warn("a request could not be forwarded", "err", err)
 	}
-	if errors.Is(err, errRefused) {
+	var cut *wire.Error
+	switch {
+	case errors.Is(err, errRefused):
 		return errBusy
+	case errors.As(context.Cause(r.Context()), &cut):
+		return cut
 	}
 	panic(http.ErrAbortHandler)
 }

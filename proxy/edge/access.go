@@ -83,9 +83,14 @@ func (v *Server) whileListening(r *http.Request) (context.Context, func()) {
 
 // untilDrained is ctx, ended also by Drain.
 func (v *Server) untilDrained(ctx context.Context) (context.Context, func()) {
-	ctx, cancel := context.WithCancel(ctx)
-	stop := context.AfterFunc(v.listening, cancel)
-	return ctx, func() { stop(); cancel() }
+	return until(ctx, v.listening)
+}
+
+// until is ctx, ended also by the end of other, and then with its cause.
+func until(ctx, other context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(other, func() { cancel(context.Cause(other)) })
+	return ctx, func() { stop(); cancel(nil) }
 }
 
 // authenticator makes the authenticator of a configuration, or keeps the old one if nothing about it changed.

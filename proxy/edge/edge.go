@@ -101,9 +101,10 @@ type Server struct {
 	end       context.CancelFunc
 	pipe      atomic.Pointer[auth.Principal] // set by Verify, for stdio
 	stopping  atomic.Bool                    // Stopping was called
-	cut       atomic.Bool                    // Cut was called
 	listening context.Context                // ends with Drain
 	drain     context.CancelFunc
+	whole     context.Context // ends with Cut
+	cut       context.CancelCauseFunc
 }
 
 // New makes a Server without authentication; Apply gives it a configuration.
@@ -118,6 +119,7 @@ func New(o Options) *Server {
 	v.bodies.Limit, v.stateless = most, newSet(&v.streams, "")
 	v.life, v.end = context.WithCancel(context.Background())
 	v.listening, v.drain = context.WithCancel(v.life)
+	v.whole, v.cut = context.WithCancelCause(context.Background())
 	v.idle.Store(&config.SessionIdle{Client: config.Duration(time.Hour), Pressure: config.Duration(time.Minute)})
 	v.sessions.limits.Store(newSessionLimits(config.Default()))
 	a, err := newAccess(&config.Config{}, nil, o.Log)
@@ -200,9 +202,10 @@ func (v *Server) Drain() {
 }
 
 // Cut breaks off the requests of sessions over HTTP that still run, and answers them: a client of a session that only
-// loses a stream waits for its answer. One without a session sees that its connection has ended. It comes after Drain.
+// loses a stream waits for its answer. One whose session is at another replica can resume its stream there. One without a
+// session sees that its connection has ended. Cut comes after Drain.
 func (v *Server) Cut() {
-	v.cut.Store(true)
+	v.cut(errCut)
 	for _, s := range v.sessions.all() {
 		s.cancelAll()
 	}
@@ -210,7 +213,7 @@ func (v *Server) Cut() {
 
 // whyCut is the error of a request, where it was cancelled by Cut the one that says so.
 func (v *Server) whyCut(err error) error {
-	if v.cut.Load() && errors.Is(err, ErrCancelled) {
+	if v.whole.Err() != nil && errors.Is(err, ErrCancelled) {
 		return errCut
 	}
 	return err

@@ -62,19 +62,22 @@ func (v *Server) acquire(w http.ResponseWriter, r *http.Request, id json.RawMess
 	e := v.others()
 	if e != nil {
 		e.Awake(r.Context())
-		if r.Method == http.MethodGet { // like a stream of this process, a forwarded one ends with Drain
-			ctx, done := v.untilDrained(r.Context())
-			defer done()
-			r = r.WithContext(ctx)
-		}
 	}
 	s, said, status, err := v.sessionOf(r)
 	if said != nil && e != nil {
-		s, err = e.Route(w, r, body, said)
+		ends := v.whole // like a request of a session of this process, a forwarded one ends with Cut, and a GET stream with Drain
+		if r.Method == http.MethodGet {
+			ends = v.listening
+		}
+		ctx, done := until(r.Context(), ends)
+		defer done()
+		s, err = e.Route(w, r.WithContext(ctx), body, said)
 	}
 	switch {
 	case err == nil:
 		return s
+	case errors.Is(err, errCut):
+		refuse(w, http.StatusOK, id, err)
 	case wire.AsError(err).Code == wire.Busy:
 		refuseBusy(w, id, err)
 	case errors.Is(err, ErrNoSession):

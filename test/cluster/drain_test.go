@@ -4,12 +4,15 @@ package cluster
 
 import (
 	"encoding/json"
+	"errors"
 	"net/http"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/vmcp-dev/vmcp/script/durable/runstest"
+	"github.com/vmcp-dev/vmcp/test/raw"
 	"github.com/vmcp-dev/vmcp/test/replicas"
 )
 
@@ -88,4 +91,59 @@ func testHealthUntilTheEnd(t *testing.T, pg *runstest.Server) {
 		t.Error(err)
 	}
 	<-first.process.Done()
+}
+
+// testDrainForwarded: a call that came through another replica has the whole drain time of the session's owner, however
+// short forwardTimeout is, and so has one whose way is ended. One that takes longer is answered that the replica stops.
+func testDrainForwarded(t *testing.T, pg *runstest.Server) {
+	for _, tt := range []struct {
+		name    string
+		leaves  int // the replica that ends: 0 is the owner, 1 forwards
+		params  string
+		drain   string
+		answers bool
+	}{
+		{"a call in the drain time", 0, `{"name":"pay","arguments":{"what":"drain/0"}}`, "1m", true},
+		{"a run in the drain time", 0, `{"name":"slow","arguments":{"id":"drain"}}`, "1m", true},
+		{"a call after it", 0, `{"name":"pay","arguments":{"what":"drain/0"}}`, "3s", false},
+		{"a run after it", 0, `{"name":"slow","arguments":{"id":"drain"}}`, "3s", false},
+		{"through a replica that ends, in the drain time", 1, `{"name":"pay","arguments":{"what":"drain/0"}}`, "1m", true},
+		{"through a replica that ends, after it", 1, `{"name":"pay","arguments":{"what":"drain/0"}}`, "3s", false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w := started(t, pg, clustered, "--drain-time", tt.drain)
+			leaves := w.replicas[tt.leaves]
+			c := session(t, w.replicas[0].url())
+			c.URL = w.replicas[1].url()
+			release := w.ledger.shut(t)
+			type response struct {
+				result json.RawMessage
+				err    error
+			}
+			called := make(chan response, 1)
+			go func() {
+				result, err := c.Call(t.Context(), "tools/call", tt.params)
+				called <- response{result, err}
+			}()
+			leaves.await("the call of the backend", func() (bool, error) { return w.ledger.inside() == 1, nil })
+			leaves.signal(syscall.SIGTERM)
+			if tt.answers {
+				leaves.await("the end of the port for clients", func() (bool, error) {
+					return replicas.StatusOf(t.Context(), "http://"+leaves.addr+"/healthz") == 0, nil
+				})
+				<-time.After(4 * time.Second) // longer than forwardTimeout, and several probes
+				release()
+			}
+			got := <-called
+			var refused *raw.Error
+			if tt.answers && (got.err != nil || !strings.Contains(string(got.result), "drain/0")) {
+				t.Errorf("the call: %s, %v", got.result, got.err)
+			}
+			if !tt.answers && (!errors.As(got.err, &refused) || refused.Code != -32603 || !strings.Contains(string(refused.Data), `"reason":"stopping"`)) {
+				t.Errorf("the call: %s, %v, want -32603 and the reason stopping", got.result, got.err)
+			}
+			release()
+			<-leaves.process.Done()
+		})
+	}
 }

@@ -350,6 +350,7 @@ func TestCluster(t *testing.T) {
 		{"kills under load", testKills},
 		{"rolling restart", testRollingRestart},
 		{"drain", testDrain},
+		{"drain of forwarded calls", testDrainForwarded},
 		{"health until the end", testHealthUntilTheEnd},
 		{"rotation", testRotation},
 		{"seen", testSeen},
