@@ -221,6 +221,7 @@ func (c *scriptedCall) lead(ctx context.Context, part *runs.Part) (resp *backend
 // attend waits until a part has ended, and meanwhile asks the client the questions of backends. h is the host of the
 // part if this request leads it.
 func (c *scriptedCall) attend(ctx context.Context, part *runs.Part, h *runs.Host) (resp *backends.Response, again bool, err error) {
+	kept := c.untilKept(part)
 	for {
 		asked, more := part.Asking()
 		if resp, err := c.askPending(ctx, part, asked); resp != nil || err != nil {
@@ -239,6 +240,9 @@ func (c *scriptedCall) attend(ctx context.Context, part *runs.Part, h *runs.Host
 			}
 			o.Questions = open
 			return c.respond(ctx, o, traced)
+		case <-kept:
+			kept = nil
+			edge.Prime(c.x.out)
 		case <-c.alive:
 			c.x.stillRunning()
 		case <-more:
@@ -250,6 +254,14 @@ func (c *scriptedCall) attend(ctx context.Context, part *runs.Part, h *runs.Host
 			return nil, false, context.Cause(ctx)
 		}
 	}
+}
+
+// untilKept is closed when the client could get the result after the loss of its connection; nil if it never can.
+func (c *scriptedCall) untilKept(part *runs.Part) <-chan struct{} {
+	if c.never || !c.p.outlived() {
+		return nil
+	}
+	return part.Durable()
 }
 
 // askPending asks the questions for which calls wait. A stateless client gets them as the response.

@@ -81,6 +81,15 @@ func SendAway(out FrameWriter, retry time.Duration) {
 	}
 }
 
+// Prime begins the response of out as an event stream with an event from which the client can resume it, if the client's
+// revision has polling (SEP-1699). From then on the response has status 200, and the loss of its connection is not the end
+// of the request.
+func Prime(out FrameWriter) {
+	if h, ok := out.(*httpReply); ok && h.polling {
+		h.upgrade()
+	}
+}
+
 // SeesDetails reports whether the client of out may see what operators see: a client on stdio, and one to which /readyz
 // shows details.
 func SeesDetails(out FrameWriter) bool {

@@ -149,6 +149,9 @@ func (h *Host) execute(ctx context.Context, raw json.RawMessage) (*script.Result
 			return nil, err
 		}
 		defer leave()
+		if h.part.Kept() {
+			h.part.becomeDurable()
+		}
 	}
 	args, err := h.arguments(raw)
 	if err != nil {

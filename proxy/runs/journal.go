@@ -84,6 +84,7 @@ func (j *journal) row(ctx context.Context, begun ...script.Entry) (l durable.Lea
 	j.lease = l
 	j.mu.Unlock()
 	p.k.spawn(func() { p.watch(l) })
+	p.becomeDurable()
 	return l, true, nil
 }
 

@@ -58,6 +58,9 @@ type Part struct {
 	cut  cut         // ends the run at once
 	gone atomic.Bool // the last client has left, and the run ends with that
 
+	durable  chan struct{} // see Durable
+	durables sync.Once
+
 	ended   chan struct{}
 	outcome Outcome // set before ended is closed
 
@@ -142,7 +145,7 @@ type Outcome struct {
 }
 
 func (k *Keeper) newPart(run durable.Run, of durable.Store, cause Cause) *Part {
-	p := &Part{ID: run.ID, Cause: cause, k: k, store: of, run: run, pause: make(chan struct{}), ended: make(chan struct{}), alone: cause != request}
+	p := &Part{ID: run.ID, Cause: cause, k: k, store: of, run: run, pause: make(chan struct{}), durable: make(chan struct{}), ended: make(chan struct{}), alone: cause != request}
 	p.journal.part = p
 	p.asked.all, p.asked.opened = map[string]durable.Question{}, make(chan struct{})
 	for _, q := range run.Questions {
@@ -210,6 +213,13 @@ func (p *Part) CutOff() bool { return p.cut.is() }
 
 // Kept reports whether the run has a row.
 func (p *Part) Kept() bool { return p.journal.current() != nil }
+
+// Durable is closed when the run is admitted and has a row: it continues whatever becomes of its requests, and no error
+// decides the status of their responses any more.
+func (p *Part) Durable() <-chan struct{} { return p.durable }
+
+// becomeDurable closes Durable.
+func (p *Part) becomeDurable() { p.durables.Do(func() { close(p.durable) }) }
 
 // Counted records that the executor has counted the run, which has ended without a row.
 func (p *Part) Counted() { p.counted = true }
