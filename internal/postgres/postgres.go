@@ -44,6 +44,9 @@ const (
 
 // keepAlive finds connections that are dead although nothing is sent on them, such as the one that waits for notifications.
 var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 10 * time.Second, Interval: 3 * time.Second, Count: 3}
+// pingAfter is how long a connection is idle before it is checked when it is used again. A poll would be two transactions with
+// pgx's second; what Died reports of a lost connection is retried in any case.
+const pingAfter = time.Minute
 
 // DB is a schema of a database.
 type DB struct {
@@ -70,6 +73,7 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 	if err != nil {
 		return nil, err // pgx hides the password
 	}
+	cfg.ShouldPing = func(_ context.Context, p pgxpool.ShouldPingParams) bool { return p.IdleDuration > pingAfter }
 	cfg.MaxConns = 16
 	if o.MaxConnections > 0 {
 		cfg.MaxConns = int32(min(o.MaxConnections, 10_000))

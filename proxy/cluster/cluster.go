@@ -71,8 +71,9 @@ const (
 	leaveWithin = time.Second
 	// channel is the PostgreSQL channel on which joining, leaving and changes of a session's owner are notified.
 	channel = "vmcp_sessions"
-	// pollEvery is the longest time between two reads without a notification.
-	pollEvery = 5 * time.Second
+	// listenEvery is the longest time between two looks at the connection for notifications: what they are about is read
+	// with each heartbeat as well.
+	listenEvery = time.Minute
 )
 
 // Members are the replicas of a cluster as this one sees them. Safe for concurrent use.
@@ -133,7 +134,7 @@ func Join(ctx context.Context, o Options) (*Members, error) {
 	}
 	m.announce(setup)
 	ctx, m.stop = context.WithCancel(context.Background())
-	m.wg.Go(func() { m.db.Watch(ctx, channel, m.self, max(pollEvery, o.Heartbeat), m.beatNow) })
+	m.wg.Go(func() { m.db.Watch(ctx, channel, m.self, listenEvery, m.beatNow) })
 	m.wg.Go(func() { m.beatUntil(ctx) })
 	return m, nil
 }

@@ -153,17 +153,19 @@ func (m *Members) noteAway(ctx context.Context, err error) {
 	}
 }
 
-// beat writes this replica's row and reads those of the others, by the clock of the database. A statement does not see
-// its own insertion, so the own row comes from RETURNING.
+// beat writes this replica's row and reads those of the others, by the clock of the database, and the sessions that these
+// have adopted, in one round trip. A statement does not see its own insertion, so the own row comes from RETURNING.
 func (m *Members) beat(ctx context.Context) error {
 	checks, ids := m.checks()
 	self := Replica{ID: m.self, Address: m.o.Address, Config: *m.hash.Load(), Keys: ids, checks: checks}
 	var all []Replica
 	var offset time.Duration
+	var n news
 	err := m.try(ctx, "heartbeat", func(ctx context.Context) error {
 		all = all[:0]
 		began := m.o.Clock()
-		rows, err := m.db.Query(ctx, m.sql(`WITH t AS MATERIALIZED (SELECT {now} AS now), me AS (
+		var b pgx.Batch
+		b.Queue(m.sql(`WITH t AS MATERIALIZED (SELECT {now} AS now), me AS (
 			INSERT INTO @replicas AS r (id, address, seen, config, keys, checks, keyed) SELECT $1::text, $2::text, t.now, $3::text, $4::text, $5::bytea, t.now FROM t
 			ON CONFLICT (id) DO UPDATE SET address = EXCLUDED.address, seen = EXCLUDED.seen, config = EXCLUDED.config, keys = EXCLUDED.keys, checks = EXCLUDED.checks,
 				keyed = CASE WHEN r.checks = EXCLUDED.checks THEN r.keyed ELSE EXCLUDED.keyed END
@@ -171,6 +173,12 @@ func (m *Members) beat(ctx context.Context) error {
 			SELECT me.id, me.address, 0::bigint, me.config, me.keys, me.checks, me.keyed, t.now FROM me, t
 			UNION ALL SELECT r.id, r.address, t.now - r.seen, r.config, r.keys, r.checks, r.keyed, t.now FROM @replicas r, t WHERE r.id <> $1 AND t.now - r.seen < $6`),
 			m.self, m.o.Address, self.Config, strings.Join(ids, " "), checks, (silent * m.o.Heartbeat).Microseconds())
+		if m.adopted.Load() != nil {
+			b.Queue(m.sql(adoptions), m.since-overlap, "", newsMost)
+		}
+		results := m.db.SendBatch(ctx, &b)
+		defer results.Close()
+		rows, err := results.Query()
 		if err != nil {
 			return err
 		}
@@ -185,14 +193,20 @@ func (m *Members) beat(ctx context.Context) error {
 		})
 		ended := m.o.Clock()
 		offset = time.UnixMicro(now).Sub(began.Round(0).Add(ended.Sub(began) / 2))
-		return err
+		if err != nil || b.Len() == 1 {
+			return err
+		}
+		if rows, err = results.Query(); err != nil {
+			return err
+		}
+		return n.read(rows)
 	})
 	if err != nil {
 		return err
 	}
 	m.setClock(offset)
 	m.setView(all)
-	return m.readAdoptions(ctx)
+	return m.deliver(ctx, n)
 }
 
 // checks are the check values of the keys, concatenated, and the keys' ids. Replicas with the same schema and key have

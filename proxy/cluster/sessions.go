@@ -181,46 +181,50 @@ const (
 	newsMost = 1000
 )
 
-// readAdoptions calls the function of OnAdoption for the sessions that other replicas have adopted or ended since the
-// last read.
-func (m *Members) readAdoptions(ctx context.Context) error {
-	f := m.adopted.Load()
-	if f == nil {
+// adoptions reads at most newsMost sessions that other replicas have adopted or ended, behind a position.
+const adoptions = `SELECT id, owner, epoch, deleted, changed FROM @sessions WHERE (epoch > 0 OR deleted) AND (changed, id) > ($1, $2) ORDER BY changed, id LIMIT $3`
+
+// news is a page of adoptions.
+type news struct {
+	all  []Adoption
+	last int64 // when the last one was changed
+}
+
+func (n *news) read(rows pgx.Rows) error {
+	*n = news{}
+	var a Adoption
+	_, err := pgx.ForEachRow(rows, []any{&a.Session, &a.Owner, &a.Epoch, &a.Deleted, &n.last}, func() error {
+		n.all = append(n.all, a)
 		return nil
-	}
-	for from, after := m.since-overlap, ""; ; {
-		var news []Adoption
-		last, now := from, int64(0)
-		err := m.try(ctx, "read adoptions", func(ctx context.Context) error {
-			news = news[:0]
-			rows, err := m.db.Query(ctx, m.sql(`SELECT id, owner, epoch, deleted, changed, {now} FROM @sessions
-				WHERE (epoch > 0 OR deleted) AND (changed, id) > ($1, $2) ORDER BY changed, id LIMIT $3`), from, after, newsMost)
-			if err != nil {
-				return err
-			}
-			var a Adoption
-			_, err = pgx.ForEachRow(rows, []any{&a.Session, &a.Owner, &a.Epoch, &a.Deleted, &last, &now}, func() error {
-				news = append(news, a)
-				return nil
-			})
-			return err
-		})
-		if err != nil {
-			return err
-		}
-		for _, a := range news {
+	})
+	return err
+}
+
+// deliver calls the function of OnAdoption for a page of adoptions and all behind it.
+func (m *Members) deliver(ctx context.Context, n news) error {
+	f := m.adopted.Load()
+	for len(n.all) > 0 {
+		for _, a := range n.all {
 			if a.Owner != m.self {
 				(*f)(a)
 			}
 		}
-		if len(news) > 0 {
-			from, after = last, news[len(news)-1].Session
-			m.since = max(m.since, last)
-		}
-		if len(news) < newsMost {
+		m.since = max(m.since, n.last)
+		if len(n.all) < newsMost {
 			return nil
 		}
+		from, after := n.last, n.all[len(n.all)-1].Session
+		if err := m.try(ctx, "read adoptions", func(ctx context.Context) error {
+			rows, err := m.db.Query(ctx, m.sql(adoptions), from, after, newsMost)
+			if err != nil {
+				return err
+			}
+			return n.read(rows)
+		}); err != nil {
+			return err
+		}
 	}
+	return nil
 }
 
 // where is the context that the state of a session is sealed with.
