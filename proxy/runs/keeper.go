@@ -70,8 +70,12 @@ type Keeper struct {
 type Keep struct{ Done, Failed, Equal time.Duration }
 
 const (
-	// look is the interval at which due runs are queried: a sleep ends at most 1 s late.
+	// look is when due runs are queried again if some were due, and how often a run in another process is read.
 	look = 500 * time.Millisecond
+	// lookLate is when they are queried again if none is due before and nothing changes.
+	lookLate = 5 * time.Second
+	// countLate is how late the end of a run is counted that another process has written, if that is not noticed as a change.
+	countLate = 15 * time.Second
 	// pause is the shortest time between two queries: every run that ends is a change.
 	pause = 20 * time.Millisecond
 	// tidy is the interval at which expired runs are deleted.

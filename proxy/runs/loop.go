@@ -10,11 +10,19 @@ import (
 // loop resumes due runs until the keeper closes.
 func (k *Keeper) loop() {
 	tidied := time.Now()
+	var looked, counted time.Time
 	for k.life.Err() == nil {
-		changed := k.of(false).Changed() // before looking: a change meanwhile is looked at at once
+		kept, unkept := k.of(false).Changed(), k.of(true).Changed() // before looking: a change meanwhile is looked at at once
+		next, now := lookLate, time.Now()
+		ends := now.Sub(looked) < lookLate*9/10 || now.Sub(counted) >= countLate // something has changed, or perhaps
+		if looked = now; ends {
+			counted = now
+		}
 		for _, never := range []bool{false, true} {
-			k.resumeDue(k.of(never), never)
-			k.countEnds(k.of(never))
+			next = min(next, k.resumeDue(k.of(never), never))
+			if ends {
+				k.countEnds(k.of(never))
+			}
 		}
 		k.endAbsent()
 		k.mu.Lock()
@@ -24,21 +32,30 @@ func (k *Keeper) loop() {
 			tidied = time.Now()
 			k.forget()
 		}
-		if wait(k.life, changed, look) != nil || wait(k.life, nil, pause) != nil {
+		late := time.NewTimer(next)
+		select {
+		case <-kept:
+		case <-unkept:
+		case <-late.C:
+		case <-k.life.Done():
+		}
+		late.Stop()
+		if wait(k.life, nil, pause) != nil {
 			return
 		}
 	}
 }
 
-// resumeDue resumes the due runs of a store, as far as there is room.
-func (k *Keeper) resumeDue(of durable.Store, never bool) {
+// resumeDue resumes the due runs of a store, as far as there is room, and returns how long it may take until the next one is
+// due, if nothing changes.
+func (k *Keeper) resumeDue(of durable.Store, never bool) (next time.Duration) {
 	room := k.room()
 	if room <= 0 {
-		return
+		return look
 	}
 	ctx, cancel := context.WithTimeout(k.life, endWithin)
 	defer cancel()
-	ids, err := of.Due(ctx, room)
+	ids, next, err := of.Due(ctx, room)
 	if err != nil {
 		if k.life.Err() == nil {
 			k.wrote(time.Time{}, err)
@@ -47,7 +64,7 @@ func (k *Keeper) resumeDue(of durable.Store, never bool) {
 			}
 			k.silent = true
 		}
-		return
+		return look
 	}
 	if k.silent && !never {
 		k.silent = false
@@ -56,6 +73,13 @@ func (k *Keeper) resumeDue(of durable.Store, never bool) {
 	for _, id := range ids {
 		k.resume(ctx, of, id)
 	}
+	switch {
+	case len(ids) > 0: // they are due again if they could not be resumed
+		return look
+	case next < 0:
+		return lookLate
+	}
+	return next
 }
 
 // room is the number of runs that may be resumed now.

@@ -205,22 +205,36 @@ func (s *MemoryStore) open(id string) (*run, error) {
 }
 
 // Due implements [Store].
-func (s *MemoryStore) Due(_ context.Context, n int) ([]string, error) {
+func (s *MemoryStore) Due(_ context.Context, n int) (ids []string, next time.Duration, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var due []*run
 	now := time.Now()
+	next = -1
 	for _, r := range s.live {
-		if !s.held(r) && (past(r.Wake, now) || past(r.Expires, now)) {
+		held := s.held(r)
+		if !held && (past(r.Wake, now) || past(r.Expires, now)) {
 			due = append(due, r)
+			continue
+		}
+		then := []time.Time{r.Wake}
+		if !held {
+			then = append(then, r.Expires)
+		}
+		for _, t := range then {
+			if in := t.Sub(now); in > 0 && (next < 0 || in < next) {
+				next = in
+			}
 		}
 	}
 	slices.SortFunc(due, func(a, b *run) int { return a.Wake.Compare(b.Wake) })
-	var ids []string
 	for _, r := range due[:min(n, len(due))] {
 		ids = append(ids, r.ID)
 	}
-	return ids, nil
+	if len(due) > n {
+		next = 0
+	}
+	return ids, next, nil
 }
 
 func past(t, now time.Time) bool { return !t.IsZero() && !t.After(now) }

@@ -200,5 +200,6 @@ func (l *lease) End(_ context.Context, o Outcome) error {
 		l.s.end(l.r, o)
 	}
 	l.s.fit(l.r)
+	l.s.notify()
 	return nil
 }

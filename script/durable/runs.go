@@ -202,8 +202,9 @@ type Store interface {
 	// another lease is valid, ErrDamaged (the run is Failed from then on), ErrSealed.
 	Acquire(ctx context.Context, id, owner string) (Lease, error)
 	// Due returns the ids of at most n runs that are to be acquired: their wake time or the end of their
-	// lifetime is reached, the lease of their owner has expired, a question was answered, or a doubt resolved.
-	Due(ctx context.Context, n int) ([]string, error)
+	// lifetime is reached, the lease of their owner has expired, a question was answered, or a doubt resolved. next is the
+	// time until another run is due if nothing changes, 0 if one is already; negative without any.
+	Due(ctx context.Context, n int) (ids []string, next time.Duration, err error)
 	// Answer stores the answer to an open question: an ElicitResult that the caller has validated.
 	// ErrUnknown, ErrEnded, ErrNoQuestion, ErrAnswered for any but the first, ErrLate.
 	Answer(ctx context.Context, id, key string, answer json.RawMessage) error

@@ -377,4 +377,8 @@ func TestCluster(t *testing.T) {
 		t.Parallel()
 		testStoreAway(t, runstest.Start(t))
 	})
+	t.Run("idle", func(t *testing.T) {
+		t.Parallel()
+		testIdle(t, runstest.Start(t))
+	})
 }

@@ -37,7 +37,7 @@ func (tr *trial) audit() {
 		tr.t.Fatal(err)
 	}
 	defer s.Close()
-	if due, err := s.Due(tr.t.Context(), 10); err != nil || len(due) > 0 {
+	if due, _, err := s.Due(tr.t.Context(), 10); err != nil || len(due) > 0 {
 		tr.t.Errorf("due are %q, %v; want none", due, err)
 	}
 	of, calls := map[string]*client{}, 0

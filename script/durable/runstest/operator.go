@@ -28,7 +28,7 @@ func asking(t *testing.T, s durable.Store, q ...durable.Question) string {
 func testAnswers(t *testing.T, open Open) {
 	s := open(t, durable.Options{})
 	id := asking(t, s, question)
-	if due, err := s.Due(t.Context(), 10); err != nil || len(due) != 0 {
+	if due, _, err := s.Due(t.Context(), 10); err != nil || len(due) != 0 {
 		t.Errorf("due before the answer: %v, %v", due, err)
 	}
 	wantErr(t, "Answer to no question", s.Answer(t.Context(), id, "2", json.RawMessage(`{}`)), durable.ErrNoQuestion)
@@ -51,7 +51,7 @@ func testAnswers(t *testing.T, open Open) {
 		t.Fatalf("%d answers won", len(first))
 	}
 	want := <-first
-	if due, err := s.Due(t.Context(), 10); err != nil || !slices.Equal(due, []string{id}) {
+	if due, _, err := s.Due(t.Context(), 10); err != nil || !slices.Equal(due, []string{id}) {
 		t.Errorf("due after the answer: %v, %v", due, err)
 	}
 	l := take(t, s, id)
@@ -64,7 +64,7 @@ func testAnswers(t *testing.T, open Open) {
 	if r, _ := get(t, s, id); string(r.Questions[0].Answer) != want {
 		t.Errorf("asked again, the answer is %s", r.Questions[0].Answer)
 	}
-	if due, _ := s.Due(t.Context(), 10); len(due) != 1 {
+	if due, _, _ := s.Due(t.Context(), 10); len(due) != 1 {
 		t.Error("a run that stopped for a question that has its answer is not due")
 	}
 }
@@ -166,7 +166,7 @@ func testResolve(t *testing.T, open Open) {
 		t.Errorf("with one doubt left: %v %v", r.State, r.Doubts)
 	}
 	must(t, other.Resolve(t.Context(), id, "2", durable.Resolution{Repeat: true}))
-	if due, err := s.Due(t.Context(), 10); err != nil || !slices.Equal(due, []string{id}) {
+	if due, _, err := s.Due(t.Context(), 10); err != nil || !slices.Equal(due, []string{id}) {
 		t.Errorf("due after all were resolved: %v, %v", due, err)
 	}
 	l = take(t, s, id)
@@ -214,16 +214,20 @@ func testCancel(t *testing.T, open Open) {
 	}
 	wantErr(t, "Cancel for the second time", s.Cancel(t.Context(), id, ""), durable.ErrEnded)
 	wantErr(t, "Cancel of no run", s.Cancel(t.Context(), "x", ""), durable.ErrUnknown)
-	if due, _ := s.Due(t.Context(), 10); len(due) != 0 {
+	if due, _, _ := s.Due(t.Context(), 10); len(due) != 0 {
 		t.Errorf("due: %v", due)
 	}
 }
 
 func testDue(t *testing.T, open Open) {
 	s := open(t, short)
+	wantNext(t, s, "without runs", func(next time.Duration) bool { return next < 0 })
 	later := runstestStart(t, s, example()).ID
 	l := takeLater(t, s, later)
+	changed := s.Changed()
 	endOrLose(t, s, l, durable.Outcome{State: durable.Sleeping, Wake: time.Now().Add(time.Hour)})
+	<-changed
+	wantNext(t, s, "with a run that sleeps for an hour", func(next time.Duration) bool { return next > 0 && next <= time.Hour })
 	soon := runstestStart(t, s, example()).ID
 	l = takeLater(t, s, soon)
 	endOrLose(t, s, l, durable.Outcome{State: durable.Sleeping, Wake: time.Now().Add(30 * time.Millisecond)})
@@ -244,6 +248,27 @@ func testDue(t *testing.T, open Open) {
 	must(t, l.Begin(t.Context(), call("0")))
 	if ids := waitDue(t, s); !slices.Equal(ids, []string{silent}) {
 		t.Errorf("due: %v, want the run whose owner's lease has expired, %v", ids, silent)
+	}
+}
+
+// testManyDue: who asks for fewer runs than are due is told so.
+func testManyDue(t *testing.T, open Open) {
+	s := open(t, durable.Options{})
+	for range 3 {
+		endOrLose(t, s, takeLater(t, s, runstestStart(t, s, example()).ID), durable.Outcome{State: durable.Sleeping, Wake: time.Now().Add(-time.Second)})
+	}
+	for n, want := range map[int]bool{2: true, 3: false} {
+		if ids, next, err := s.Due(t.Context(), n); err != nil || len(ids) != n || (next == 0) != want {
+			t.Errorf("Due(%d): %v, %v, %v", n, ids, next, err)
+		}
+	}
+}
+
+// wantNext compares the time until the next run is due.
+func wantNext(t *testing.T, s durable.Store, when string, right func(time.Duration) bool) {
+	t.Helper()
+	if due, next, err := s.Due(t.Context(), 10); err != nil || len(due) != 0 || !right(next) {
+		t.Errorf("Due %s: %v, %v, %v", when, due, next, err)
 	}
 }
 
@@ -268,11 +293,11 @@ func testResume(t *testing.T, open Open) {
 	l := take(t, s, id)
 	wantErr(t, "Resume while it runs", s.Resume(t.Context(), id), durable.ErrBusy)
 	end(t, l, durable.Outcome{State: durable.Paused})
-	if due, _ := s.Due(t.Context(), 10); len(due) != 0 {
+	if due, _, _ := s.Due(t.Context(), 10); len(due) != 0 {
 		t.Errorf("a paused run is due: %v", due)
 	}
 	must(t, s.Resume(t.Context(), id))
-	if due, _ := s.Due(t.Context(), 10); !slices.Equal(due, []string{id}) {
+	if due, _, _ := s.Due(t.Context(), 10); !slices.Equal(due, []string{id}) {
 		t.Errorf("due: %v", due)
 	}
 	end(t, take(t, s, id), durable.Outcome{State: durable.Done})

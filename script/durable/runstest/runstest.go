@@ -50,6 +50,7 @@ func Test(t *testing.T, fresh func(t *testing.T) Open) {
 		{"a doubt is resolved", testResolve},
 		{"a cancelled run begins nothing and keeps what it records", testCancel},
 		{"runs are due at their time", testDue},
+		{"more runs are due", testManyDue},
 		{"a run is resumed", testResume},
 		{"runs are listed page by page", testList},
 		{"runs that have ended are pruned", testPrune},
@@ -480,7 +481,7 @@ func waitDue(t *testing.T, s durable.Store) []string {
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		ids, err := s.Due(t.Context(), 10)
+		ids, _, err := s.Due(t.Context(), 10)
 		must(t, err)
 		if len(ids) > 0 {
 			return ids

@@ -213,7 +213,7 @@ func examine(t *testing.T, path string, want map[string]journal, what string) (r
 	}
 	defer s.Close()
 	_, _, _ = s.List(t.Context(), durable.Filter{})
-	_, _ = s.Due(t.Context(), 100)
+	_, _, _ = s.Due(t.Context(), 100)
 	for id, w := range want {
 		r, entries, err := s.Get(t.Context(), id)
 		if err != nil {
@@ -336,7 +336,7 @@ func TestRestart(t *testing.T) {
 	crashed := filepath.Join(t.TempDir(), "runs.db")
 	copyFiles(t, path, crashed)
 	next := openSQLite(t, crashed, nil, false)
-	due, err := next.Due(t.Context(), 10)
+	due, _, err := next.Due(t.Context(), 10)
 	if err != nil || len(due) != 1 || due[0] != l.Run().ID {
 		t.Fatalf("due: %v, %v", due, err)
 	}

@@ -39,6 +39,8 @@ type database interface {
 	batch(ctx context.Context, stmts []stmt) error
 	// read runs f on a snapshot of the database; f may be run again.
 	read(ctx context.Context, f func(snapshot) error) error
+	// readOne is read for a function with one statement, which needs no transaction.
+	readOne(ctx context.Context, f func(snapshot) error) error
 	// announce is a statement that notifies other processes of a change; "" where they poll for changes.
 	announce() stmt
 	// watch calls changed whenever another process may have changed the database, until ctx ends.

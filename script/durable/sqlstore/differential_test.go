@@ -125,7 +125,7 @@ func result(err error) string {
 // state is a run as text, and whether it is due.
 func state(t *testing.T, w world, id string) string {
 	r, entries, err := w.store.Get(t.Context(), id)
-	due, wrong := w.store.Due(t.Context(), 10)
+	due, _, wrong := w.store.Due(t.Context(), 10)
 	must(t, wrong)
 	for i := range entries {
 		entries[i].Ended = time.Time{} // of what was resolved

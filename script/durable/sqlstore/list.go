@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/vmcp-dev/vmcp/script/durable"
 )
@@ -48,7 +49,7 @@ func (s *Store) List(ctx context.Context, f durable.Filter) ([]durable.Summary, 
 	}
 	limit := cmp.Or(f.Limit, 100)
 	var list []durable.Summary
-	err = s.db.read(ctx, func(t snapshot) error {
+	err = s.db.readOne(ctx, func(t snapshot) error {
 		list = nil
 		return t.query(ctx, `SELECT id, tool, principal, state, created, updated, wake, entries, doubts, result,
 			(SELECT COUNT(*) FROM @questions WHERE run = id AND answer IS NULL) FROM @runs`+w.text()+` ORDER BY updated DESC, id DESC LIMIT ?`, append(w.args, int64(limit+1)),
@@ -115,31 +116,43 @@ func (s *Store) summary(scan func(...any) error) (r durable.Summary, err error) 
 	return r, nil
 }
 
-// due finds the runs whose wake time has come, and those that have expired and have no owner. Each half is one range of an
-// index; {now} is in a subquery, since a volatile function is no condition of an index.
-const due = `SELECT id FROM (
-	SELECT * FROM (SELECT id, wake FROM @runs WHERE state NOT IN ('done', 'failed', 'cancelled') AND wake > 0 AND wake <= (SELECT {now}) ORDER BY wake LIMIT ?) AS awake
-	UNION
-	SELECT * FROM (SELECT id, wake FROM @runs WHERE state NOT IN ('done', 'failed', 'cancelled') AND expires > 0 AND expires <= (SELECT {now}) AND lease <= (SELECT {now}) ORDER BY expires LIMIT ?) AS expired
-) AS due ORDER BY wake LIMIT ?`
+// due finds the runs whose wake time has come, those that have expired and have no owner, and of each kind the next one, with
+// the time until then. Each part is one range of an index; the time is read once, since a volatile function is no condition
+// of an index.
+const due = `WITH t AS MATERIALIZED (SELECT {now} AS now) SELECT id, MIN(at) - (SELECT now FROM t) FROM (
+	SELECT * FROM (SELECT id, wake AS at FROM @runs WHERE state NOT IN ('done', 'failed', 'cancelled') AND wake > 0 AND wake <= (SELECT now FROM t) ORDER BY wake LIMIT ?) AS awake
+	UNION ALL
+	SELECT * FROM (SELECT id, wake AS at FROM @runs WHERE state NOT IN ('done', 'failed', 'cancelled') AND wake > (SELECT now FROM t) ORDER BY wake LIMIT 1) AS wakes
+	UNION ALL
+	SELECT * FROM (SELECT id, expires AS at FROM @runs WHERE state NOT IN ('done', 'failed', 'cancelled') AND expires > 0 AND expires <= (SELECT now FROM t) AND lease <= (SELECT now FROM t) ORDER BY expires LIMIT ?) AS expired
+	UNION ALL
+	SELECT * FROM (SELECT id, expires AS at FROM @runs WHERE state NOT IN ('done', 'failed', 'cancelled') AND expires > 0 AND expires > (SELECT now FROM t) AND lease <= (SELECT now FROM t) ORDER BY expires LIMIT 1) AS expires
+) AS due GROUP BY id ORDER BY 2 LIMIT ?`
 
 // Due implements [durable.Store].
-func (s *Store) Due(ctx context.Context, n int) (ids []string, err error) {
-	err = s.db.read(ctx, func(t snapshot) error {
-		ids = nil
-		return t.query(ctx, due, []any{int64(n), int64(n), int64(n)}, func(scan func(...any) error) error {
+func (s *Store) Due(ctx context.Context, n int) (ids []string, next time.Duration, err error) {
+	most := int64(n + 1)
+	err = s.db.readOne(ctx, func(t snapshot) error {
+		ids, next = nil, -1
+		return t.query(ctx, due, []any{most, most, most}, func(scan func(...any) error) error {
 			var id string
-			err := scan(&id)
-			ids = append(ids, id)
+			var in int64
+			err := scan(&id, &in)
+			switch {
+			case in <= 0 && len(ids) < n:
+				ids = append(ids, id)
+			case next < 0:
+				next = time.Duration(max(0, in)) * time.Microsecond
+			}
 			return err
 		})
 	})
-	return ids, err
+	return ids, next, err
 }
 
 // Sealed implements [durable.Store].
 func (s *Store) Sealed(ctx context.Context) (counts map[string]int, err error) {
-	err = s.db.read(ctx, func(t snapshot) error {
+	err = s.db.readOne(ctx, func(t snapshot) error {
 		counts = map[string]int{}
 		return t.query(ctx, `SELECT keys, COUNT(*) FROM @runs GROUP BY keys`, nil, func(scan func(...any) error) error {
 			var keys string
@@ -158,7 +171,7 @@ func (s *Store) Sealed(ctx context.Context) (counts map[string]int, err error) {
 
 // Stats implements [durable.Store].
 func (s *Store) Stats(ctx context.Context) (st durable.Stats, err error) {
-	err = s.db.read(ctx, func(t snapshot) error {
+	err = s.db.readOne(ctx, func(t snapshot) error {
 		st = durable.Stats{States: map[durable.State]int{}}
 		for _, state := range durable.States {
 			st.States[state] = 0

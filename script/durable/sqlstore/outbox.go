@@ -22,7 +22,7 @@ func (s *Store) enqueue(id string, state durable.State, epoch int64) []stmt {
 // Claim implements [durable.Outbox].
 func (s *Store) Claim(ctx context.Context, n int, hold time.Duration) (claimed []durable.Event, err error) {
 	waiting := false
-	if err := s.db.read(ctx, func(t snapshot) error {
+	if err := s.db.readOne(ctx, func(t snapshot) error {
 		return t.query(ctx, `SELECT 1 FROM @outbox WHERE next <= {now} LIMIT 1`, nil, func(func(...any) error) error { waiting = true; return nil })
 	}); err != nil || !waiting {
 		return nil, err
@@ -114,7 +114,7 @@ type rowOf struct{ run, event string }
 
 func (s *Store) allUncounted(ctx context.Context, n int) (map[rowOf]durable.Event, error) {
 	found := map[rowOf]durable.Event{}
-	err := s.db.read(ctx, func(t snapshot) error {
+	err := s.db.readOne(ctx, func(t snapshot) error {
 		return t.query(ctx, `SELECT run, event, epoch, at FROM @outbox WHERE event LIKE ? LIMIT ?`, []any{endOf + "%", int64(n)}, func(scan func(...any) error) error {
 			var e durable.Event
 			var event string

@@ -54,7 +54,7 @@ func OpenPostgres(ctx context.Context, o PostgresOptions) (*Store, error) {
 	c.schema, c.dollars = `"`+db.Schema+`".`, true
 	c.words = strings.NewReplacer("{int}", "BIGINT", "{blob}", "BYTEA", "{norowid}", "", "{alone}", "LOCK TABLE @programs IN SHARE ROW EXCLUSIVE MODE", "{sqlite}", "-- ", "{lock}", "FOR UPDATE", "{now}", "(extract(epoch from clock_timestamp()) * 1000000)::bigint")
 	if err := c.write(ctx, func(t tx) error {
-		if err := db.Prepare(ctx, t.(postgresTx).t); err != nil {
+		if err := db.Prepare(ctx, t.(postgresTx).t.(pgx.Tx)); err != nil {
 			return c.failure("prepare the schema", err)
 		}
 		if err := migrate(ctx, t, "the schema "+db.Schema); err != nil {
@@ -83,10 +83,13 @@ func (c *cluster) failure(what string, err error) error {
 	return fmt.Errorf("%w: %s: %s: %w", durable.ErrUnavailable, c.name, what, err)
 }
 
-// postgresTx is a transaction.
+// postgresTx is a transaction, or the pool for statements that need none.
 type postgresTx struct {
 	c *cluster
-	t pgx.Tx
+	t interface {
+		Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
+		Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+	}
 }
 
 func (t postgresTx) exec(ctx context.Context, sql string, args ...any) (int64, error) {
@@ -131,6 +134,15 @@ func (c *cluster) read(ctx context.Context, do func(snapshot) error) error {
 	err, again := c.attempt(ctx, o, read)
 	if err != nil && again {
 		err, _ = c.attempt(ctx, o, read)
+	}
+	return err
+}
+
+func (c *cluster) readOne(ctx context.Context, do func(snapshot) error) error {
+	all := snapshot{postgresTx{c, c.pool}}
+	err := do(all)
+	if err != nil && c.died(err) {
+		err = do(all)
 	}
 	return err
 }

@@ -76,7 +76,7 @@ func TestPostgresLooksUpDueRunsByIndex(t *testing.T) {
 	if read == 0 || read > 50 {
 		t.Errorf("a poll beside 6,000 waiting runs reads %d pages, want 1 to 50:\n%s", read, plan)
 	}
-	if due, err := s.Due(t.Context(), 10); err != nil || len(due) != 0 {
+	if due, _, err := s.Due(t.Context(), 10); err != nil || len(due) != 0 {
 		t.Errorf("Due: %v, %v, want none", due, err)
 	}
 }
@@ -168,7 +168,7 @@ func TestPostgresRestarts(t *testing.T) {
 	server.Up(t)
 	for due := []string(nil); len(due) == 0; changed = s.Changed() {
 		<-changed
-		due, err = s.Due(t.Context(), 10)
+		due, _, err = s.Due(t.Context(), 10)
 		must(t, err)
 	}
 	if _, entries, err = s.Get(t.Context(), l.Run().ID); err != nil || len(entries) != 4 || entries[2].Key+entries[3].Key != "34" && entries[2].Key+entries[3].Key != "43" {

@@ -323,6 +323,8 @@ func (f *file) read(ctx context.Context, do func(snapshot) error) (err error) {
 	return do(snapshot{f.tx(t)})
 }
 
+func (f *file) readOne(ctx context.Context, do func(snapshot) error) error { return f.read(ctx, do) }
+
 func (f *file) announce() stmt { return stmt{} } // other processes poll data_version
 
 func (f *file) watch(ctx context.Context, changed func()) {
