@@ -175,7 +175,8 @@ environment is the default of --config.`,
 // runs is the command for stored runs.
 func (a *app) runs() *cobra.Command {
 	return operate.RunsCommand(operate.RunsEnv{
-		Out: a.out, DefaultFile: defaultFile, Load: a.load, JSON: a.printJSON, Output: outputFlag, Cell: a.cell, Text: a.shown,
+		In: a.in, Out: a.out, Terminal: isTerminal(a.err) && isTerminal(a.in), DefaultFile: defaultFile, Tell: a.say, Found: errReported,
+		Load: a.load, JSON: a.printJSON, Output: outputFlag, Cell: a.cell, Text: a.shown,
 	})
 }
 

@@ -23,8 +23,13 @@ import (
 
 // RunsEnv is what the command needs of the program that it is part of.
 type RunsEnv struct {
+	In          io.Reader
 	Out         io.Writer
+	Terminal    bool // a person can be asked
 	DefaultFile string
+	// Tell writes a message for people; Found is returned when the output or messages have said what is wrong.
+	Tell  func(format string, args ...any)
+	Found error
 	// Load reads a configuration; JSON writes a result; Output adds --output to a command.
 	Load   func(file string) (*config.Config, error)
 	JSON   func(v any) error

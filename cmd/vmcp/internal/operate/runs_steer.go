@@ -65,17 +65,21 @@ func resolve(e RunsEnv, file *string) *cobra.Command {
 	var done, failed string
 	var repeat bool
 	c := &cobra.Command{
-		Use:   "resolve ID [KEY]",
+		Use:   "resolve {ID [KEY] | --all}",
 		Short: "record the outcome of a call in doubt",
 		Long: `Resolve records the outcome of a call in doubt: the process or the connection was
 lost before its result was received. Find out at the backend whether the call was made. With --done the script
 gets the JSON as the output of the call, with --failed a failure of kind "tool"; --repeat makes the
-call again. KEY may be omitted if only one call is in doubt. The run then continues.` + cli.Of(state{}),
-		Example: "  vmcp runs resolve 4qk2v9m0s7c1d8x3n5b6t0h2ya 7 --repeat\n  vmcp runs resolve 4qk2v9m0s7c1d8x3n5b6t0h2ya --done '{\"id\": 7}'",
+call again. KEY may be omitted if only one call is in doubt. The run then continues.
+
+With --all it records the same outcome for every call in doubt of all runs that --tool, --principal and
+--before select, and asks before. Exit code 1 says that some runs could not be changed.` + cli.Help(cli.JSONForm{Value: state{}}, cli.JSONForm{When: "--all", Value: changed{}}),
+		Example: "  vmcp runs resolve --all --tool onboard --repeat\n  vmcp runs resolve 4qk2v9m0s7c1d8x3n5b6t0h2ya 7 --repeat\n  vmcp runs resolve 4qk2v9m0s7c1d8x3n5b6t0h2ya --done '{\"id\": 7}'",
 		Args:    cobra.RangeArgs(1, 2),
 	}
 	c.ValidArgsFunction = e.ids(file, durable.Doubt)
 	output := e.Output(c)
+	all := e.every(c, file, durable.Doubt)
 	fl := c.Flags()
 	fl.StringVar(&done, "done", "", "the call was made, and this JSON is its output")
 	fl.StringVar(&failed, "failed", "", "the call was not made, and this string is its error")
@@ -96,6 +100,11 @@ call again. KEY may be omitted if only one call is in doubt. The run then contin
 		if fl.Changed("repeat") && !repeat {
 			return cli.Error("--repeat: takes no value")
 		}
+		if all.on {
+			return all.change(c.Context(), *file, "record this outcome for every call in doubt of these runs", *output == "json", func(s durable.Store, id string) error {
+				return resolveAll(c.Context(), s, id, to)
+			})
+		}
 		return e.change(c.Context(), *file, args[0], *output == "json", func(s durable.Store) error {
 			key, err := doubted(c.Context(), s, args)
 			if err != nil {
@@ -105,6 +114,20 @@ call again. KEY may be omitted if only one call is in doubt. The run then contin
 		})
 	}
 	return c
+}
+
+// resolveAll records the same outcome for every call in doubt of a run.
+func resolveAll(ctx context.Context, s durable.Store, id string, to durable.Resolution) error {
+	r, _, err := s.Get(ctx, id)
+	if err == nil && len(r.Doubts) == 0 {
+		err = durable.ErrNoDoubt // somebody else has resolved them
+	}
+	for _, key := range r.Doubts {
+		if err == nil {
+			err = s.Resolve(ctx, id, key, to)
+		}
+	}
+	return err
 }
 
 // doubted is the key of the call in doubt that the arguments select.
@@ -144,15 +167,23 @@ func resume(e RunsEnv, file *string) *cobra.Command {
 func cancel(e RunsEnv, file *string) *cobra.Command {
 	var reason string
 	c := &cobra.Command{
-		Use:   "cancel ID",
+		Use:   "cancel {ID | --all}",
 		Short: "cancel a run: no new call is made, a pending call is completed and recorded",
-		Long:  `Cancel ends a run: nothing new begins, a call under way ends and is recorded. It prints the state.` + cli.Of(state{}),
-		Args:  cobra.ExactArgs(1),
+		Long: `Cancel ends a run: nothing new begins, a call under way ends and is recorded. It prints the state.
+
+With --all it cancels all runs that have not ended and that --tool, --principal, --state and --before
+select, and asks before. Exit code 1 says that some runs could not be changed.` + cli.Help(cli.JSONForm{Value: state{}}, cli.JSONForm{When: "--all", Value: changed{}}),
+		Example: "  vmcp runs cancel 4qk2v9m0s7c1d8x3n5b6t0h2ya\n  vmcp runs cancel --all --tool onboard --state waiting --before 7d --yes",
+		Args:    cobra.ExactArgs(1),
 	}
 	c.ValidArgsFunction = e.ids(file, durable.States[:5]...)
 	output := e.Output(c)
+	all := e.every(c, file, durable.States[:5]...)
 	c.Flags().StringVar(&reason, "reason", "cancelled by an operator", "the reason, which is shown with the run")
 	c.RunE = func(c *cobra.Command, args []string) error {
+		if all.on {
+			return all.change(c.Context(), *file, "cancel these runs", *output == "json", func(s durable.Store, id string) error { return s.Cancel(c.Context(), id, reason) })
+		}
 		return e.change(c.Context(), *file, args[0], *output == "json", func(s durable.Store) error { return s.Cancel(c.Context(), args[0], reason) })
 	}
 	return c

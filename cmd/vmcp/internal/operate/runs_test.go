@@ -28,11 +28,14 @@ import (
 // shell runs vmcp runs with a configuration in its own folder.
 type shell struct {
 	*testing.T
-	file string
+	file     string
+	terminal bool
+	answer   string // what a person types
+	told     strings.Builder
 }
 
 func newShell(t *testing.T) *shell {
-	s := &shell{t, filepath.Join(t.TempDir(), "vmcp.yaml")}
+	s := &shell{T: t, file: filepath.Join(t.TempDir(), "vmcp.yaml")}
 	if err := os.WriteFile(s.file, []byte("sessionStorage: {provider: sqlite, path: runs.db, sync: process}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +46,8 @@ func (s *shell) run(args ...string) (string, error) {
 	var out bytes.Buffer
 	same := func(text string) string { return text }
 	c := operate.RunsCommand(operate.RunsEnv{
-		Out: &out, DefaultFile: s.file, Load: config.Load, Cell: same, Text: same,
+		In: strings.NewReader(s.answer), Out: &out, Terminal: s.terminal, DefaultFile: s.file, Load: config.Load, Cell: same, Text: same,
+		Tell: func(format string, args ...any) { fmt.Fprintf(&s.told, format+"\n", args...) }, Found: errFound,
 		JSON:   func(v any) error { return json.NewEncoder(&out).Encode(v) },
 		Output: func(c *cobra.Command) *string { return c.Flags().StringP("output", "o", "text", "") },
 	})
@@ -99,11 +103,19 @@ func (s *shell) store() durable.Store {
 	return store
 }
 
+var errFound = errors.New("found")
+
 // begin stores a run with a call, and an outcome.
 func begin(s *shell, store durable.Store, o durable.Outcome, entries ...script.Entry) string {
 	s.Helper()
+	return beginOf(s, store, "onboard", "anna", o, entries...)
+}
+
+// beginOf is begin for a tool and a principal.
+func beginOf(s *shell, store durable.Store, tool, principal string, o durable.Outcome, entries ...script.Entry) string {
+	s.Helper()
 	l, err := store.Create(s.Context(), durable.Run{
-		Tool: "onboard", Principal: "anna", Args: json.RawMessage(`{"name":"Zoë"}`), Limits: json.RawMessage(`{"limits":{"calls":7},"onDoubt":"wait"}`),
+		Tool: tool, Principal: principal, Args: json.RawMessage(`{"name":"Zoë"}`), Limits: json.RawMessage(`{"limits":{"calls":7},"onDoubt":"wait"}`),
 		Program: durable.Program{Main: "onboard.star", Files: map[string]string{"onboard.star": "def run(p):\n    pass\n"}, Engine: 1, Hash: "h"},
 	}, "replica", entries)
 	if err != nil {
