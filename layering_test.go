@@ -140,6 +140,7 @@ var nouns = map[string]string{
 	"config/kube/toolhive":        "ToolHive",
 	"internal/codes":              "codes of problems",
 	"internal/format":             "bounded formats",
+	"internal/regex":              "what patterns cost",
 	"internal/hostname":           "host names",
 	"internal/limits":             "limits",
 	"internal/memlimit":           "soft memory limit of Go",

@@ -12,8 +12,14 @@ import (
 // "1h30m", "90d", "1d12h".
 type Duration time.Duration
 
+// maxDuration bounds the text of a Duration, in bytes.
+const maxDuration = 100
+
 // ParseDuration parses the text form of a Duration.
 func ParseDuration(text string) (time.Duration, error) {
+	if len(text) > maxDuration {
+		return 0, fmt.Errorf("a duration of %d bytes, at most %d are read", len(text), maxDuration)
+	}
 	days, rest, has := strings.Cut(text, "d")
 	if !has {
 		return time.ParseDuration(text)

@@ -19,6 +19,8 @@ import (
 	"strings"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/vmcp-dev/vmcp/internal/regex"
 )
 
 // Schema is a compiled JSON Schema. It is safe for concurrent use.
@@ -89,7 +91,14 @@ type anything string
 func (a anything) MatchString(string) bool { return true }
 func (a anything) String() string          { return string(a) }
 
+// maxPatternCost bounds compiling a pattern, in microseconds.
+const maxPatternCost = 100_000
+
+// lenientRegexp compiles a pattern. One that is in another syntax, or takes too long to compile, matches anything.
 func lenientRegexp(pattern string) (jsonschema.Regexp, error) {
+	if regex.Cost(pattern) > maxPatternCost {
+		return anything(pattern), nil
+	}
 	re, err := regexp.Compile(pattern)
 	if err != nil {
 		return anything(pattern), nil

@@ -4,6 +4,8 @@ import (
 	"regexp"
 	"regexp/syntax"
 	"strings"
+
+	"github.com/vmcp-dev/vmcp/internal/regex"
 )
 
 // groupsName is the name of the tuple of the groups of a match.
@@ -26,11 +28,23 @@ func patternProblem(text string, err error) string {
 	return strings.Replace(err.Error(), "error parsing regexp: ", "invalid pattern: ", 1)
 }
 
+// maxPatternCost bounds the patterns that are looked at, in microseconds.
+const maxPatternCost = 50_000
+
+// patternText returns the text of a pattern, if it is one that can be looked at in little time.
+func patternText(t Type) (string, bool) {
+	s, ok := t.Text()
+	if !ok || len(s) > regex.MaxBytes || regex.Cost(s) > maxPatternCost {
+		return "", false
+	}
+	return s, true
+}
+
 // match returns the result of a search for a pattern.
 func match(pattern Type) Type {
 	groups, named := Of(&Atom{Kind: tuple, Elem: Any}), Kinds(Dict)
 	text := Kinds(Text)
-	if s, ok := pattern.Text(); ok {
+	if s, ok := patternText(pattern); ok {
 		if re, err := syntax.Parse(s, syntax.Perl); err == nil {
 			t := &Atom{Kind: tuple, Sized: true, Name: groupsName}
 			always := alwaysIn(re)
@@ -92,7 +106,7 @@ func alwaysIn(re *syntax.Regexp) map[int]bool {
 
 // found returns the result of findall: strings, or tuples of groups.
 func found(pattern Type) Type {
-	s, ok := pattern.Text()
+	s, ok := patternText(pattern)
 	re, err := regexp.Compile(s)
 	if !ok || err != nil {
 		return listOf(Any)

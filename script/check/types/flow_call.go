@@ -11,6 +11,7 @@ import (
 
 	"github.com/vmcp-dev/vmcp/internal/display"
 	"github.com/vmcp-dev/vmcp/internal/limits"
+	"github.com/vmcp-dev/vmcp/internal/regex"
 
 	"github.com/vmcp-dev/vmcp/script/internal/meter"
 )
@@ -265,10 +266,11 @@ func (e *engine) pattern(c *Builtin, got given) {
 		return
 	}
 	a := got[c.Pattern]
-	text, ok := a.Type.Text()
+	text, ok := patternText(a.Type)
 	if !ok {
 		return
 	}
+	e.work += int(regex.Cost(text))
 	re, err := regexp.Compile(text)
 	if err != nil {
 		e.report("regexp", a.Expr, "%s", patternProblem(text, err))
