@@ -169,3 +169,57 @@ func cutEverywhere(t *testing.T, name, src string) (cuts int) {
 	}
 	return cuts
 }
+
+// TestPauseOfNoLengthIsNoEffect: retry(delay = 0) waits for nothing, and its pauses are not in the journal. One that an
+// earlier version has recorded is taken from there.
+func TestPauseOfNoLengthIsNoEffect(t *testing.T) {
+	p := scripttest.Compile(t, `
+def run(params):
+    left = [3]
+    def attempt():
+        left[0] -= 1
+        return call_tool("echo", {"left": left[0]}) if left[0] == 0 else fail("no")
+    return retry(attempt, delay=params)["left"]
+`)
+	recorded := func(delay string, earlier ...script.Entry) *tape {
+		all := &tape{script.NewJournal(), earlier}
+		res, err := p.Run(t.Context(), script.RunOptions{Host: world(), Journal: all, ID: "run", Args: json.RawMessage(delay)})
+		if err != nil || string(res.Structured) != "0" {
+			t.Errorf("delay=%s: %v", delay, err)
+		}
+		return all
+	}
+	if got := recorded("0").kinds(); got != "call " {
+		t.Errorf("the journal has %s, want only the call", got)
+	}
+	earlier := recorded(`"1ms"`)
+	if got := earlier.kinds(); got != "retry retry call " {
+		t.Errorf("the journal has %s, want the pauses as well", got)
+	}
+	if got := recorded("0", earlier.entries[:2]...).kinds(); got != "retry retry call " {
+		t.Errorf("with the pauses of an earlier version, the journal has %s", got)
+	}
+}
+
+// tape is a journal whose entries are read while a run has it.
+type tape struct {
+	*script.Memory
+	entries []script.Entry
+}
+
+func (j *tape) Open(ctx context.Context, h script.Header) ([]script.Entry, error) {
+	_, err := j.Memory.Open(ctx, h)
+	return j.entries, err
+}
+
+func (j *tape) Record(e script.Entry) error {
+	j.entries = append(j.entries, e)
+	return j.Memory.Record(e)
+}
+
+func (j *tape) kinds() (all string) {
+	for _, e := range j.entries {
+		all += e.Kind + " "
+	}
+	return all
+}

@@ -11,6 +11,7 @@ import (
 	"go.starlark.net/starlark"
 	"go.starlark.net/starlarkstruct"
 
+	"github.com/vmcp-dev/vmcp/internal/regex"
 	"github.com/vmcp-dev/vmcp/internal/schema"
 	"github.com/vmcp-dev/vmcp/script"
 	"github.com/vmcp-dev/vmcp/script/check"
@@ -96,7 +97,7 @@ func formSchema(t *starlark.Thread, v starlark.Value) (json.RawMessage, error) {
 	if len(raw) > maxForm {
 		return nil, fmt.Errorf("has %d bytes, the limit is %s", len(raw), script.Bytes(maxForm))
 	}
-	if err := script.Work(t, int64(len(raw))); err != nil { // it is compiled
+	if err := script.Work(t, int64(len(raw))+regex.Cost(string(raw))); err != nil { // it is compiled
 		return nil, err
 	}
 	return check.FormSchema(raw)

@@ -12,9 +12,9 @@ import (
 )
 
 var jsonModule = &starlarkstruct.Module{Name: "json", Members: starlark.StringDict{
-	"encode": starlark.NewBuiltin("json.encode", jsonEncode),
-	"decode": starlark.NewBuiltin("json.decode", jsonDecode),
-	"indent": starlark.NewBuiltin("json.indent", jsonIndent),
+	"encode": script.NewBuiltin("json.encode", jsonEncode),
+	"decode": script.NewBuiltin("json.decode", jsonDecode),
+	"indent": script.NewBuiltin("json.indent", jsonIndent),
 }}
 
 // jsonEncode implements json.encode(x).

@@ -11,12 +11,13 @@ import (
 
 	"go.starlark.net/starlark"
 
+	"github.com/vmcp-dev/vmcp/internal/regex"
 	"github.com/vmcp-dev/vmcp/script"
 )
 
 // Bounds on one pattern.
 const (
-	maxPattern      = 4 << 10 // bytes
+	maxPattern      = regex.MaxBytes
 	maxInstructions = 10_000
 	maxGroups       = 100
 )
@@ -50,6 +51,9 @@ type patternKey string
 
 // compilePattern returns the pattern of a text. A run compiles it, and is charged for it, once.
 func compilePattern(t *starlark.Thread, text string) (*pattern, error) {
+	if len(text) > maxPattern {
+		return nil, fmt.Errorf("the pattern has %d bytes, the limit is %s", len(text), script.Bytes(maxPattern))
+	}
 	p, err := script.RunOf(t).Memo(patternKey(text), func() (any, error) { return newPattern(t, text) })
 	if err != nil {
 		return nil, err
@@ -58,8 +62,8 @@ func compilePattern(t *starlark.Thread, text string) (*pattern, error) {
 }
 
 func newPattern(t *starlark.Thread, text string) (*pattern, error) {
-	if len(text) > maxPattern {
-		return nil, fmt.Errorf("the pattern has %d bytes, the limit is %s", len(text), script.Bytes(maxPattern))
+	if err := script.Work(t, regex.Cost(text)); err != nil {
+		return nil, err
 	}
 	tree, err := syntax.Parse(text, syntax.Perl)
 	if err != nil {

@@ -31,7 +31,7 @@ func TestPatternsThatARunKeepsArePaidFor(t *testing.T) {
 			runtime.GC()
 			runtime.ReadMemStats(&before)
 			_, err = p.Run(t.Context(), script.RunOptions{
-				Host: world(), Stats: &stats, Limits: script.Limits{Memory: 1 << 30},
+				Host: world(), Stats: &stats, Limits: script.Limits{Memory: 1 << 30, Steps: 1 << 30},
 				Print: func(_, _ string) { runtime.GC(); runtime.ReadMemStats(&kept) },
 			})
 			if err != nil {

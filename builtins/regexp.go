@@ -15,11 +15,11 @@ import (
 // reModule has regular expressions with the syntax of RE2, whose time is bounded by the length of the text times that
 // of the pattern.
 var reModule = &starlarkstruct.Module{Name: "re", Members: starlark.StringDict{
-	"match":   starlark.NewBuiltin("re.match", reMatch),
-	"search":  starlark.NewBuiltin("re.search", reSearch),
-	"findall": starlark.NewBuiltin("re.findall", reFindall),
-	"sub":     starlark.NewBuiltin("re.sub", reSub),
-	"split":   starlark.NewBuiltin("re.split", reSplit),
+	"match":   script.NewBuiltin("re.match", reMatch),
+	"search":  script.NewBuiltin("re.search", reSearch),
+	"findall": script.NewBuiltin("re.findall", reFindall),
+	"sub":     script.NewBuiltin("re.sub", reSub),
+	"split":   script.NewBuiltin("re.split", reSplit),
 }}
 
 // reArgs unpacks pattern and text, and compiles the pattern.

@@ -133,10 +133,18 @@ func (r *retrying) pause(t *starlark.Thread, attempt int, why string) error {
 		return err
 	}
 	delay = time.Duration(float64(delay) * (1 + r.jitter*(2*rand.Float64()-1)))
-	e := script.Effect{Kind: "retry", Args: args, Repeatable: true, Free: true, Sleep: true, Lasts: delay}
+	if delay == 0 {
+		if err := script.Work(t, attemptSteps); err != nil {
+			return err
+		}
+	}
+	e := script.Effect{Kind: "retry", Args: args, Repeatable: true, Free: true, Sleep: true, Instant: delay == 0, Lasts: delay}
 	_, err = script.RunOf(t).Do(t, e, nil)
 	return err
 }
+
+// attemptSteps is what a failed attempt takes that no pause follows, for its error: its text, its traceback.
+const attemptSteps = 50
 
 // number returns an int or a float; fallback for nil.
 func number(v starlark.Value, fallback float64) (float64, error) {

@@ -83,13 +83,17 @@ func execInBubble(t *testing.T, src string) (err error) {
 }
 
 func execChunk(t *testing.T, file, src string) error {
+	return execWithin(t, file, src, script.Limits{})
+}
+
+func execWithin(t *testing.T, file, src string, l script.Limits) error {
 	names := builtins.All()
 	names["eq"] = starlark.NewBuiltin("eq", eq)
 	p, err := script.Compile(script.File{Name: file, Source: []byte(src + "\ndef run(params): pass\n")}, script.Options{Builtins: names, Inspect: check.NewScan(builtins.Table()).File})
 	if err != nil {
 		return err
 	}
-	_, err = p.Run(t.Context(), script.RunOptions{Host: world()})
+	_, err = p.Run(t.Context(), script.RunOptions{Host: world(), Limits: l})
 	return err
 }
 

@@ -17,6 +17,7 @@ import (
 	"go.starlark.net/starlark"
 	"go.starlark.net/starlarkstruct"
 
+	"github.com/vmcp-dev/vmcp/script"
 	"github.com/vmcp-dev/vmcp/script/check"
 )
 
@@ -25,7 +26,7 @@ type function = func(*starlark.Thread, *starlark.Builtin, starlark.Tuple, []star
 func row(name, signature, help string, f function) check.Builtin {
 	doc, b := documentation[name], meanings[name]
 	b.Name, b.Signature, b.Help, b.Details, b.Example = name, signature, help, doc.details, doc.example
-	b.Value = starlark.NewBuiltin(name, f)
+	b.Value = script.NewBuiltin(name, f)
 	return b
 }
 

@@ -18,10 +18,10 @@ import (
 // timeModule has the clock, as an effect, and arithmetic with times. All times are UTC: time zone data differs between
 // machines.
 var timeModule = &starlarkstruct.Module{Name: "time", Members: starlark.StringDict{
-	"now":            starlark.NewBuiltin("time.now", timeNow),
-	"parse":          starlark.NewBuiltin("time.parse", timeParse),
-	"from_timestamp": starlark.NewBuiltin("time.from_timestamp", timeFromTimestamp),
-	"duration":       starlark.NewBuiltin("time.duration", timeDuration),
+	"now":            script.NewBuiltin("time.now", timeNow),
+	"parse":          script.NewBuiltin("time.parse", timeParse),
+	"from_timestamp": script.NewBuiltin("time.from_timestamp", timeFromTimestamp),
+	"duration":       script.NewBuiltin("time.duration", timeDuration),
 	"second":         startime.Duration(time.Second),
 	"minute":         startime.Duration(time.Minute),
 	"hour":           startime.Duration(time.Hour),
@@ -160,7 +160,7 @@ func (m moment) Attr(name string) (starlark.Value, error) {
 	case "unix_nano":
 		return starlark.MakeInt64(m.time.UnixNano()), nil
 	case "format":
-		return starlark.NewBuiltin("format", momentFormat).BindReceiver(m), nil
+		return script.NewBuiltin("format", momentFormat).BindReceiver(m), nil
 	}
 	return nil, nil
 }

@@ -266,6 +266,9 @@ def run(params):
 func TestTreesThatAreRefused(t *testing.T) {
 	run := "\ndef run(params):\n    return 1\n"
 	for _, tt := range []struct{ name, source, want string }{
+		{"name", "def f():\n    " + strings.Repeat("x", 300) + " = 1", `name of 300 bytes`},
+		{"keyword", "x = dict(" + strings.Repeat("x", 300) + " = 1)", `name of 300 bytes`},
+		{"attribute", "x = f." + strings.Repeat("x", 300), `name of 300 bytes`},
 		{"sum", "x = 1" + strings.Repeat(" + 1", 600), `nested more than 500 deep`},
 		{"attributes", "x = f" + strings.Repeat(".a", 600), `nested more than 500 deep`},
 		{"calls", "x = f" + strings.Repeat("()", 600), `nested more than 500 deep`},

@@ -53,3 +53,34 @@ func Work(t *starlark.Thread, n int64) error {
 	}
 	return nil
 }
+
+// bytesPerStep is how much of a text that is passed to a builtin is worth a step.
+const bytesPerStep = 64
+
+// NewBuiltin returns a builtin that takes steps for the texts that it is called with, before f looks at them: reading one
+// once, or quoting it in an error, is paid for, whatever else f takes.
+func NewBuiltin(name string, f func(*starlark.Thread, *starlark.Builtin, starlark.Tuple, []starlark.Tuple) (starlark.Value, error)) *starlark.Builtin {
+	return starlark.NewBuiltin(name, func(t *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+		n := textBytes(args)
+		for _, kv := range kwargs {
+			n += textBytes(kv)
+		}
+		if err := Work(t, n/bytesPerStep); err != nil {
+			return nil, err
+		}
+		return f(t, fn, args, kwargs)
+	})
+}
+
+// textBytes returns how long the texts among values are together.
+func textBytes(values starlark.Tuple) (n int64) {
+	for _, v := range values {
+		switch v := v.(type) {
+		case starlark.String:
+			n += int64(len(v))
+		case starlark.Bytes:
+			n += int64(len(v))
+		}
+	}
+	return n
+}

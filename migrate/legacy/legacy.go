@@ -36,7 +36,7 @@ func With(o script.Options) script.Options {
 	for name, v := range o.Builtins {
 		names[name] = v
 	}
-	names[entry] = starlark.NewBuiltin(entry, newEngine)
+	names[entry] = script.NewBuiltin(entry, newEngine)
 	load := o.Load
 	o.Builtins = names
 	o.Load = func(from, name string) (script.File, error) {
@@ -74,7 +74,7 @@ func newEngine(t *starlark.Thread, _ *starlark.Builtin, _ starlark.Tuple, _ []st
 	members := starlark.StringDict{"NOTHING": noOutput{}}
 	add := func(functions map[string]function) {
 		for name, f := range functions {
-			members[name] = starlark.NewBuiltin(name, f)
+			members[name] = script.NewBuiltin(name, f)
 		}
 	}
 	add(valueFunctions)

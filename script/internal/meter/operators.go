@@ -204,8 +204,10 @@ func (b *Budget) kwargs(x starlark.Value) (starlark.Value, error) {
 		if err := b.keyCost(k); err != nil {
 			return nil, err
 		}
-		if err := b.Charge(int64(max(starlark.Len(k), 0))); err != nil { // an error may quote it
-			return nil, err
+		if n := max(starlark.Len(k), 0); n > 0 { // an error may quote it, and compare it with names
+			if err := b.readCost(n); err != nil {
+				return nil, err
+			}
 		}
 	}
 	return m, nil

@@ -15,6 +15,7 @@ const (
 	maxClauses    = 32 // of one comprehension
 	maxParams     = 255
 	maxIntLiteral = 4096 // digits
+	maxName       = 255  // bytes: names are compared with similar ones
 )
 
 // Check refuses trees that are too large for later passes. It does not recurse.
@@ -60,6 +61,10 @@ func tooMuch(n syntax.Node, depth, functions int) string {
 		return fmt.Sprintf("functions nested more than %d deep", maxFunctions)
 	}
 	switch n := n.(type) {
+	case *syntax.Ident:
+		if len(n.Name) > maxName {
+			return fmt.Sprintf("name of %d bytes, at most %d are allowed", len(n.Name), maxName)
+		}
 	case *syntax.Literal:
 		if i, ok := n.Value.(*big.Int); ok && i.BitLen() > maxIntLiteral*10/3 {
 			return fmt.Sprintf("integer of %d digits, at most %d are allowed", len(n.Raw), maxIntLiteral)
