@@ -1,8 +1,6 @@
 package types
 
 import (
-	"maps"
-
 	"go.starlark.net/syntax"
 )
 
@@ -12,12 +10,12 @@ import (
 // State holds the types of the variables at one point of the text, of all functions that are being followed. A missing
 // variable may be anything.
 type State struct {
-	Vars map[*syntax.Ident]Type
+	Vars Vars
 	Dead bool // the point is unreachable
 }
 
 // Clone returns an independent copy.
-func (s *State) Clone() *State { return &State{Vars: maps.Clone(s.Vars), Dead: s.Dead} }
+func (s *State) Clone() *State { return &State{Vars: s.Vars, Dead: s.Dead} }
 
 // Ended returns the state after a point from which execution does not continue.
 func (s *State) Ended() *State { return &State{Vars: s.Vars, Dead: true} }
@@ -30,20 +28,8 @@ func envJoin(a, b *State) *State {
 	case b.Dead:
 		return a
 	}
-	out := &State{Vars: make(map[*syntax.Ident]Type, len(a.Vars))}
-	for k, t := range a.Vars {
-		if u, ok := b.Vars[k]; ok {
-			out.Vars[k] = Join(t, u)
-		} else {
-			out.Vars[k] = t // unset on the other path, where reading it fails anyway
-		}
-	}
-	for k, t := range b.Vars {
-		if _, ok := a.Vars[k]; !ok {
-			out.Vars[k] = t
-		}
-	}
-	return out
+	m := meeting{both: Join} // unset on one path: reading it fails there anyway
+	return &State{Vars: m.of(a.Vars, b.Vars)}
 }
 
 // grown joins b into a for the next iteration of a loop, and reports whether a has changed. In the last rounds, types
@@ -55,18 +41,20 @@ func grown(a, b *State, widen bool) (*State, bool) {
 	if a.Dead {
 		return b, true
 	}
-	out, changed := envJoin(a, b), false
-	for k, t := range out.Vars {
-		old, ok := a.Vars[k]
-		if ok && equalTypes(old, t) {
-			continue
+	changed := false
+	m := meeting{both: func(old, t Type) Type {
+		t = Join(old, t)
+		switch {
+		case equalTypes(old, t):
+			return old
+		case widen:
+			t = Any
 		}
 		changed = true
-		if widen && ok {
-			out.Vars[k] = Any
-		}
-	}
-	return out, changed
+		return t
+	}}
+	out := &State{Vars: m.of(a.Vars, b.Vars)}
+	return out, changed || m.added
 }
 
 // Env is the view that one function has of the variables at one point of its text.
@@ -88,7 +76,7 @@ func (e *Env) Read(id *syntax.Ident) (t Type, ok bool) {
 		return Any, false
 	}
 	v := e.Scopes.Vars[f]
-	t, known := e.Vars[f]
+	t, known := e.Vars.Get(f)
 	if v != nil && v.Owner != e.Owner && v.Assigned > 1 {
 		return Any, true // the last assignment is not known
 	}
@@ -115,7 +103,7 @@ func (e *Env) Refine(x *syntax.Ident, f func(Type) Type) {
 	if v := e.Scopes.Vars[id]; v != nil && v.Owner != e.Owner && v.Assigned > 1 {
 		return
 	}
-	t, known := e.Vars[id]
+	t, known := e.Vars.Get(id)
 	if kept, has := e.Kept[id]; has {
 		t, known = kept, true
 	}
@@ -127,7 +115,7 @@ func (e *Env) Refine(x *syntax.Ident, f func(Type) Type) {
 		e.End()
 		return
 	}
-	e.Vars[id] = left
+	e.Vars = e.Vars.With(id, left)
 	delete(e.Kept, id)
 }
 
@@ -139,8 +127,8 @@ func (e *Env) Change(x syntax.Expr, f func(Type) Type) {
 	case *syntax.Ident:
 		if t, ok := e.Read(x); ok && !t.IsAny() {
 			if id := First(x); id != nil {
-				if _, known := e.Vars[id]; known {
-					e.Vars[id] = f(t)
+				if _, known := e.Vars.Get(id); known {
+					e.Vars = e.Vars.With(id, f(t))
 				}
 			}
 		}
@@ -205,21 +193,21 @@ func either(a, b *State) *State {
 	if a.Dead || b.Dead {
 		return envJoin(a, b)
 	}
-	x, y := a.Clone(), b.Clone()
-	inA, inB := false, false
-	for k, t := range a.Vars {
-		u, ok := b.Vars[k]
-		if !ok || equalTypes(t, u) {
-			continue
-		}
-		var some bool
-		x.Vars[k], some = establishedTypes(t, u)
-		inA = inA || some
-		y.Vars[k], some = establishedTypes(u, t)
-		inB = inB || some
+	doubtless := func(a, b Vars) (out Vars, some bool) {
+		m := meeting{both: func(t, u Type) Type {
+			if equalTypes(t, u) {
+				return t
+			}
+			known, found := establishedTypes(t, u)
+			some = some || found
+			return known
+		}}
+		return m.of(a, b), some
 	}
+	x, inA := doubtless(a.Vars, b.Vars)
+	y, inB := doubtless(b.Vars, a.Vars)
 	if inA && inB {
-		return envJoin(x, y)
+		return envJoin(&State{Vars: x}, &State{Vars: y})
 	}
 	return envJoin(a, b)
 }

@@ -149,7 +149,7 @@ func (e *engine) module(u *Unit) *module {
 	}
 	e.loading++
 	outerFrame, outer := e.frame, e.env
-	vars := map[*syntax.Ident]Type{}
+	var vars Vars
 	if outer.State != nil {
 		vars = outer.Vars
 	}
@@ -163,7 +163,7 @@ func (e *engine) module(u *Unit) *module {
 		e.mute--
 	}
 	for name, first := range u.scopes.Globals {
-		if t, ok := e.env.Vars[first]; ok {
+		if t, ok := e.env.Vars.Get(first); ok {
 			m.globals[name] = t
 		}
 	}
@@ -241,7 +241,7 @@ func (e *engine) unknown(fn *function) {
 // set sets the type of a variable.
 func (e *engine) set(id *syntax.Ident, t Type) {
 	if f := First(id); f != nil {
-		e.env.Vars[f] = t
+		e.env.Vars = e.env.Vars.With(f, t)
 		e.note(id, t)
 	}
 }

@@ -69,7 +69,7 @@ func (e *engine) function(n syntax.Node, name string, params []syntax.Expr, reso
 	if r, ok := resolved.(*resolve.Function); ok {
 		for _, free := range r.FreeVars {
 			v := fn.unit.scopes.Vars[free.First]
-			if t, known := e.env.Vars[free.First]; known && v != nil && v.Assigned == 1 {
+			if t, known := e.env.Vars.Get(free.First); known && v != nil && v.Assigned == 1 {
 				fn.kept[free.First] = t
 			}
 		}

@@ -254,14 +254,15 @@ func (r *Refiner) each(c *syntax.Comprehension, cond syntax.Expr, truth bool) {
 		r.doubtless(c)
 		return
 	}
-	saved, had := r.Env.Vars[First(id)]
+	saved, had := r.Env.Vars.Get(First(id))
+	if !had {
+		saved = Any
+	}
 	for _, a := range elem.Atoms() {
-		r.Env.Vars[First(id)] = Of(a)
+		r.Env.Vars = r.Env.Vars.With(First(id), Of(a))
 		r.Narrow(cond, truth)
 	}
-	if delete(r.Env.Vars, First(id)); had {
-		r.Env.Vars[First(id)] = saved
-	}
+	r.Env.Vars = r.Env.Vars.With(First(id), saved)
 }
 
 // narrowComprehension narrows by a list of mistakes, or of valid elements, used as a condition.

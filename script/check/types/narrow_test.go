@@ -68,13 +68,14 @@ func narrowed(t *testing.T, x types.Type, condition string, truth bool) types.Ty
 	}
 	def := tree.Stmts[0].(*syntax.DefStmt)
 	id := def.Params[0].(*syntax.Ident)
-	e := types.Env{State: &types.State{Vars: map[*syntax.Ident]types.Type{id: x}}, Scopes: types.ScopeOf(tree), Owner: def}
+	e := types.Env{State: &types.State{Vars: types.Vars{}.With(id, x)}, Scopes: types.ScopeOf(tree), Owner: def}
 	r := types.Refiner{Env: &e, Type: func(x syntax.Expr) types.Type { return simple(&e, x) }}
 	r.Narrow(def.Body[0].(*syntax.ReturnStmt).Result, truth)
 	if e.Dead {
 		return types.Never
 	}
-	return e.Vars[id]
+	left, _ := e.Vars.Get(id)
+	return left
 }
 
 // simple is the type of a name or literal; of anything else nothing is known.
