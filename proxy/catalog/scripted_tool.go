@@ -58,7 +58,7 @@ func compileScript(cfg *config.Config, c *config.ScriptedTool, text *Text, load 
 		return nil, err
 	}
 	t.Program = made.program.For(c.Entry)
-	t.Text = string(text.Source.File.Source)
+	t.Text = made.text
 	t.Calls = made.scan.Calls()
 	if len(text.Source.Tools) > 1 { // a declared tool does not have the calls of the others
 		t.Calls = made.scan.CallsOf(text.Source.File, c.Entry)
@@ -72,6 +72,7 @@ type compiled struct {
 	limits  script.Limits
 	program *script.Program
 	scan    *check.Scan
+	text    string
 }
 
 // compile compiles a text once for all of its tools with equal limits for compilation.
@@ -81,7 +82,7 @@ func (t *Text) compile(l script.Limits, load Load) (compiled, error) {
 			return made, nil
 		}
 	}
-	made := compiled{limits: l, scan: check.NewScan(builtins.Table())}
+	made := compiled{limits: l, scan: check.NewScan(builtins.Table()), text: string(t.Source.File.Source)}
 	var functions []string
 	for _, e := range t.Source.Tools {
 		functions = append(functions, e.Function)

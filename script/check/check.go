@@ -96,6 +96,7 @@ type checker struct {
 	constants *constants
 	needs     *needs
 	found     diag.Problems
+	lines     []string // of the file, once they are asked for
 }
 
 // engine adds an error of the engine.

@@ -23,10 +23,6 @@ func (c *checker) declared(f *syntax.File, s *shared) {
 		parts = meter.Parts(f)
 	}
 	for _, call := range all {
-		within := f.Stmts
-		if len(all) > 1 {
-			within = c.reachedBy(parts, call)
-		}
 		for _, arg := range call.Args {
 			name, x, err := keyword(arg)
 			if err != nil {
@@ -36,6 +32,10 @@ func (c *checker) declared(f *syntax.File, s *shared) {
 			case "parameters", "output":
 				c.schemaAt(x)
 			case "annotations":
+				within := f.Stmts
+				if len(all) > 1 {
+					within = c.reachedBy(parts, call)
+				}
 				c.annotations(within, call, x, s)
 			case "timeout":
 				c.timeout(x)

@@ -62,14 +62,16 @@ func behind(id *syntax.Ident) syntax.Position {
 
 // alone reports whether a statement is alone on its line, and another line follows.
 func (c *checker) alone(s *syntax.LoadStmt) bool {
-	lines := strings.SplitAfter(string(c.file.Source), "\n")
+	if c.lines == nil {
+		c.lines = strings.SplitAfter(string(c.file.Source), "\n")
+	}
 	n := int(s.Load.Line) - 1
 	if c.file.Origin.Exact {
 		n -= c.file.Origin.Line - 1
 	}
-	if n < 0 || n >= len(lines) || !strings.HasSuffix(lines[n], "\n") {
+	if n < 0 || n >= len(c.lines) || !strings.HasSuffix(c.lines[n], "\n") {
 		return false
 	}
-	text := strings.TrimSpace(lines[n])
+	text := strings.TrimSpace(c.lines[n])
 	return strings.HasPrefix(text, "load") && strings.HasSuffix(text, ")") && !strings.ContainsAny(text, "#;\\")
 }

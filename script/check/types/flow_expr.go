@@ -6,12 +6,18 @@ import (
 	"go.starlark.net/syntax"
 )
 
+// partsPerWork is how many parts of a value are compared or joined in the time of following an expression.
+const partsPerWork = 32
+
 // eval returns the type of an expression and reports its problems.
 func (e *engine) eval(x syntax.Expr) Type {
 	if e.work++; e.work > maxWork || x == nil {
 		return Any
 	}
 	t := e.compute(x)
+	for _, a := range t.atoms {
+		e.work += (len(a.Fields) + len(a.Elems)) / partsPerWork
+	}
 	e.note(x, t)
 	return t
 }
@@ -91,11 +97,25 @@ func (e *engine) name(id *syntax.Ident) Type {
 
 func (e *engine) dict(x *syntax.DictExpr) Type {
 	a := &Atom{Kind: Dict, Role: ownRole}
+	written := map[string]bool{}
 	for _, el := range x.List {
 		entry := el.(*syntax.DictEntry)
 		key, value := e.eval(entry.Key), e.eval(entry.Value)
 		e.hashable(entry.Key, key)
-		a = a.Store(key, value, entry.Key, entry.Value)
+		name, literal := key.Text()
+		switch {
+		case len(written) > maxFields:
+		case literal && !written[name]: // a is not shared yet
+			a.Fields = append(a.Fields, Field{Name: name, Type: value, Key: entry.Key, Value: entry.Value})
+		default:
+			a = a.Store(key, value, entry.Key, entry.Value)
+		}
+		if literal {
+			written[name] = true
+		}
+	}
+	if len(written) > maxFields {
+		return Of(a.unfolded())
 	}
 	a.Base = nil
 	return Of(a)

@@ -146,23 +146,35 @@ func mergeFields(a, b *Atom) *Atom {
 	m.Open = a.Open || b.Open
 	m.Elem = Join(a.Elem, b.Elem)
 	m.Fields = make([]Field, 0, len(a.Fields))
+	inA, inB := a.fieldIndex(), b.fieldIndex()
 	for _, f := range a.Fields {
-		g, ok := b.Field(f.Name)
+		var g Field
+		i, ok := inB[f.Name]
+		if ok {
+			g = b.Fields[i]
+		}
 		m.Fields = append(m.Fields, mergeField(f, g, ok))
 	}
 	for _, g := range b.Fields {
-		if _, ok := a.Field(g.Name); !ok {
+		if _, ok := inA[g.Name]; !ok {
 			m.Fields = append(m.Fields, mergeField(g, Field{}, false))
 		}
+	}
+	if made && len(m.Fields) > maxFields {
+		return a.unfolded()
 	}
 	return &m
 }
 
 // tagged reports whether two variants differ in a literal that identifies them.
 func tagged(a, b *Atom) bool {
+	inB := b.fieldIndex()
 	for _, f := range a.Fields {
-		x := f.Type.Only()
-		g, _ := b.Field(f.Name)
+		i, ok := inB[f.Name]
+		if !ok {
+			continue
+		}
+		x, g := f.Type.Only(), b.Fields[i]
 		if y := g.Type.Only(); x != nil && y != nil && x.Lit != nil && y.Lit != nil && !sameLit(x.Lit, y.Lit) {
 			return true
 		}

@@ -168,13 +168,20 @@ func merged(a, b *Atom) Type {
 		return Kinds(Dict)
 	}
 	out := &Atom{Kind: Dict, Role: ownRole, Open: a.Open || b.Open, Elem: Join(a.Elem, b.Elem), Fields: slices.Clone(a.Fields)}
+	at := out.fieldIndex()
 	for _, f := range b.Fields {
-		if f.Presence != required {
-			if old, ok := out.Field(f.Name); ok {
-				f.Type, f.Presence = Join(f.Type, old.Type), old.Presence
-			}
+		i, ok := at[f.Name]
+		if !ok {
+			out.Fields = append(out.Fields, f)
+			continue
 		}
-		out = out.With(f)
+		if f.Presence != required {
+			f.Type, f.Presence = Join(f.Type, out.Fields[i].Type), out.Fields[i].Presence
+		}
+		out.Fields[i] = f
+	}
+	if len(out.Fields) > maxFields {
+		return Of(out.unfolded())
 	}
 	for i := range out.Fields {
 		if out.Fields[i].Presence == Optional {

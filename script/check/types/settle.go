@@ -28,12 +28,13 @@ func established(t, u Type, depth int) (out Type, some bool) {
 
 func establishedFields(a, b *Atom, depth int) (out *Atom, some bool) {
 	out = a
+	inB := b.fieldIndex()
 	for _, f := range a.Fields {
-		g, ok := b.Field(f.Name)
+		i, ok := inB[f.Name]
 		if !ok {
 			continue
 		}
-		changed := false
+		g, changed := b.Fields[i], false
 		if f.Presence == Optional && g.Presence == required {
 			f.Presence, changed = maybe, true
 		}

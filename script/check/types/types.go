@@ -271,9 +271,15 @@ func (a *Atom) Names() []string {
 	return names
 }
 
+// maxFields bounds the fields of a dict that the script makes. Of one with more, no field is known.
+const maxFields = 500
+
 // With returns a copy of an atom with a field set.
 func (a *Atom) With(f Field) *Atom {
 	b := *a
+	if a.Role == ownRole && len(a.Fields) >= maxFields {
+		return a.unfolded()
+	}
 	b.Fields = slices.Clone(a.Fields)
 	if i := slices.IndexFunc(b.Fields, func(g Field) bool { return g.Name == f.Name }); i >= 0 {
 		b.Fields[i] = f
@@ -282,6 +288,18 @@ func (a *Atom) With(f Field) *Atom {
 	}
 	b.Base = a.base()
 	return &b
+}
+
+// unfolded returns a dict that the script makes without its fields.
+func (a *Atom) unfolded() *Atom { return &Atom{Kind: a.Kind, Role: a.Role, Open: true, Elem: Any} }
+
+// fieldIndex finds the fields of an atom by their names.
+func (a *Atom) fieldIndex() map[string]int {
+	at := make(map[string]int, len(a.Fields))
+	for i, f := range a.Fields {
+		at[f.Name] = i
+	}
+	return at
 }
 
 func (a *Atom) base() *Atom {
