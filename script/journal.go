@@ -77,7 +77,7 @@ func (h Header) Admit(now Header) error {
 		return ErrOtherRun
 	case h.Engine != now.Engine:
 		return fmt.Errorf("was begun by version %d of the script engine, and this is version %d: it can be resumed only by the version that began it", h.Engine, now.Engine)
-	case h.Limits != now.Limits:
+	case h.Limits.Or(now.Limits) != now.Limits: // the version that began it may not have had all of them
 		return fmt.Errorf("%w: its limits have changed", ErrOtherRun)
 	}
 	return nil

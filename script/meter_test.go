@@ -266,6 +266,7 @@ def run(params):
 func TestTreesThatAreRefused(t *testing.T) {
 	run := "\ndef run(params):\n    return 1\n"
 	for _, tt := range []struct{ name, source, want string }{
+		{"nodes", "x = [" + strings.Repeat("1,", 60_000) + "]", `the file has more than 50000 nodes`},
 		{"name", "def f():\n    " + strings.Repeat("x", 300) + " = 1", `name of 300 bytes`},
 		{"keyword", "x = dict(" + strings.Repeat("x", 300) + " = 1)", `name of 300 bytes`},
 		{"attribute", "x = f." + strings.Repeat("x", 300), `name of 300 bytes`},

@@ -48,12 +48,13 @@ func names(builtins starlark.StringDict) starlark.StringDict {
 	return all
 }
 
-// Parse parses one file, and refuses what is longer than l.Source or nested too deeply for later passes. The error is
+// Parse parses one file, and refuses what is longer than l.Source, has more than l.SourceNodes, or is nested too deeply for later passes. The error is
 // an Errors.
 func Parse(f File, l limits.Run) (*syntax.File, error) {
-	if limit := l.Or(limits.Defaults()).Source; len(f.Source) > int(limit) {
+	l = l.Or(limits.Defaults())
+	if len(f.Source) > int(l.Source) {
 		return nil, Errors{{
-			Msg: fmt.Sprintf("the file has %d bytes, the limit is %s", len(f.Source), limit),
+			Msg: fmt.Sprintf("the file has %d bytes, the limit is %s", len(f.Source), l.Source),
 			Pos: f.start(),
 		}}
 	}
@@ -62,7 +63,7 @@ func Parse(f File, l limits.Run) (*syntax.File, error) {
 	}
 	tree, err := dialect.Parse(f.Shown(), f.Source, 0)
 	if err == nil {
-		err = meter.Check(tree) // before other passes walk it
+		err = meter.Check(tree, l.SourceNodes) // before other passes walk it
 	}
 	if err != nil {
 		return nil, f.moveErrors(listed(err))

@@ -1,6 +1,7 @@
 package script
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -21,9 +22,11 @@ type Library struct {
 	Dirs []string
 	// Origins are the positions of inline files in other files, by name.
 	Origins map[string]diag.Origin
+	// Most bounds a file of a folder, in bytes: a longer one is not read. 0: 16 MB.
+	Most int64
 }
 
-// maxSource bounds a file that is read, in bytes; the configurable limit is lower and has its own error.
+// maxSource bounds a file that is read, in bytes, where the limits of programs are not known.
 const maxSource = 16 << 20
 
 // Load returns the file of that name. It can be used as Options.Load.
@@ -35,7 +38,7 @@ func (l Library) Load(_, name string) (File, error) {
 		return File{Name: name, Source: []byte(text), Origin: l.Origins[name]}, nil
 	}
 	for _, dir := range l.Dirs {
-		src, err := files.ReadBelow(dir, name, maxSource)
+		src, err := files.ReadBelow(dir, name, cmp.Or(l.Most, maxSource))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}

@@ -39,6 +39,8 @@ type Run struct {
 	LoadDepth int `json:"loadDepth,omitempty" default:"10" crd:"yes"`
 	// Source is the size of one source file.
 	Source Bytes `json:"source,omitempty" default:"256KB" crd:"yes"`
+	// SourceNodes is the number of nodes in the syntax tree of one source file: names, literals, operators, statements.
+	SourceNodes int `json:"sourceNodes,omitempty" default:"50000" crd:"yes"`
 	// Program is the size of a file and all that it loads. The configuration has no field for it.
 	Program Bytes `json:"program,omitempty" default:"1MB" config:"-" crd:"no"`
 	// Result is the size of one tool result that a script reads.

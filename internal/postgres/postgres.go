@@ -44,6 +44,7 @@ const (
 
 // keepAlive finds connections that are dead although nothing is sent on them, such as the one that waits for notifications.
 var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 10 * time.Second, Interval: 3 * time.Second, Count: 3}
+
 // pingAfter is how long a connection is idle before it is checked when it is used again. A poll would be two transactions with
 // pgx's second; what Died reports of a lost connection is retried in any case.
 const pingAfter = time.Minute

@@ -29,6 +29,7 @@ type scriptedCompiler struct {
 	given    Known
 	made     []func()           // compile the tools, once all texts were checked
 	files    map[string][]*Text // texts of tools, by file name
+	most     int64              // bytes of a file
 }
 
 // Compile compiles every scripted tool of a configuration, and reads its pins. The returned problems are those for
@@ -36,7 +37,7 @@ type scriptedCompiler struct {
 func Compile(cfg *config.Config, known Known) (*Set, diag.Problems) {
 	bundled := &bundles{Libraries: known.Overlay.Load(libraries(cfg).Load)}
 	load := legacy.With(script.Options{Load: bundled.Loader(cfg.ScriptedTools)}).Load
-	c := &scriptedCompiler{bundled: bundled, cfg: cfg, set: &Set{load: load, cache: &check.Cache{Lean: true}}, given: known}
+	c := &scriptedCompiler{bundled: bundled, cfg: cfg, set: &Set{load: load, cache: &check.Cache{Lean: true}}, given: known, most: sourceBound(cfg)}
 	c.libraries()
 	for i := range cfg.ScriptedTools {
 		c.configured(&cfg.ScriptedTools[i], fmt.Sprintf("scriptedTools[%d]", i))
@@ -182,7 +183,7 @@ func (c *scriptedCompiler) library(dir, name string) {
 		kind = check.TestFile
 	}
 	origin := diag.InFile(filepath.Join(dir, name))
-	source, err := c.given.Overlay.Read(dir, name)
+	source, err := c.given.Overlay.read(dir, name, c.most)
 	if err != nil {
 		c.set.texts = append(c.set.texts, &Text{Entry: name,
 			Problems: diag.Problems{{Pos: origin.Pos, Code: "load", Message: files.Cause(err).Error()}}})
@@ -220,7 +221,7 @@ func (c *scriptedCompiler) configured(t *config.ScriptedTool, at string) {
 		file = script.File{Name: t.ScriptFile, Source: source, Origin: diag.InFile(t.ScriptFile)}
 	}
 	if t.Entry != "" {
-		if p := check.CheckFunction(file, t.Entry); p != nil {
+		if p := check.CheckFunction(file, toolLimits(c.cfg, t), t.Entry); p != nil {
 			p.Path, p.Pos = at+".entry", c.cfg.Place(at+".entry")
 			if p.Line == 0 {
 				p.Pos = file.Origin.Pos

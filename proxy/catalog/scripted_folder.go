@@ -53,7 +53,7 @@ func ownersOf(cfg *config.Config) map[string]string {
 
 // readScript reads the file of a script: only a regular file, and only inside of its folder.
 func (c *scriptedCompiler) readScript(name string) ([]byte, error) {
-	source, err := c.given.Overlay.Read(filepath.Dir(name), filepath.Base(name))
+	source, err := c.given.Overlay.read(filepath.Dir(name), filepath.Base(name), c.most)
 	if err != nil {
 		return nil, diag.Problems{{Pos: diag.InFile(name).Pos, Code: "load", Message: files.Cause(err).Error()}}
 	}
@@ -68,7 +68,7 @@ func (c *scriptedCompiler) folderFile(name string, owners map[string]string) {
 		return
 	}
 	file := script.File{Name: name, Source: source, Origin: diag.InFile(name)}
-	all, problems := check.ReadDeclarations(file)
+	all, problems := check.ReadDeclarations(file, generalLimits(c.cfg))
 	if len(all) == 0 {
 		if problems == nil {
 			problems = undeclared(file)

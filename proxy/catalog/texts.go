@@ -20,7 +20,7 @@ type Load func(from, name string) (script.File, error)
 
 // libraries is the source of files for load().
 func libraries(cfg *config.Config) script.Library {
-	l := script.Library{Inline: map[string]string{}, Origins: map[string]diag.Origin{}}
+	l := script.Library{Inline: map[string]string{}, Origins: map[string]diag.Origin{}, Most: sourceBound(cfg)}
 	for i, lib := range cfg.Libraries {
 		if lib.Path != "" {
 			l.Dirs = append(l.Dirs, lib.Path)
@@ -33,18 +33,24 @@ func libraries(cfg *config.Config) script.Library {
 	return l
 }
 
-// maxSource bounds the file of a script, in bytes; limits.source is lower and has its own error.
-const maxSource = 16 << 20
+// sourceBound is how long a file of a script or a library may be, in bytes: no tool may have a longer one.
+func sourceBound(cfg *config.Config) int64 {
+	most := generalLimits(cfg).Source
+	for i := range cfg.ScriptedTools {
+		most = max(most, toolLimits(cfg, &cfg.ScriptedTools[i]).Source)
+	}
+	return int64(most)
+}
 
 // Overlay has texts to use in place of those of files, by absolute path.
 type Overlay map[string][]byte
 
-// Read reads the file name below the folder dir.
-func (o Overlay) Read(dir, name string) ([]byte, error) {
+// read reads the file name below the folder dir, if it has at most most bytes.
+func (o Overlay) read(dir, name string, most int64) ([]byte, error) {
 	if abs, err := filepath.Abs(filepath.Join(dir, name)); err == nil && o[abs] != nil {
 		return o[abs], nil
 	}
-	return files.ReadBelow(dir, name, maxSource)
+	return files.ReadBelow(dir, name, most)
 }
 
 // Load is saved, with the texts of the overlay in place of files.

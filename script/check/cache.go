@@ -157,7 +157,7 @@ func (c *Cache) loadsOf(src *Source) []string {
 			}
 		}
 	}
-	return loadsIn(src.Source)
+	return loadsIn(src)
 }
 
 // ask returns what is known of a tool.

@@ -75,7 +75,7 @@ const (
 // File checks one file. It returns all problems, in the order of the text.
 func File(f script.File, o Options) diag.Problems {
 	s := Source{File: f, Limits: o.Limits}
-	declared, _ := ReadDeclarations(f) // their problems are reported where the tools are made
+	declared, _ := ReadDeclarations(f, o.Limits) // their problems are reported where the tools are made
 	for _, d := range declared {
 		s.Tools = append(s.Tools, Entry{Function: d.Entry, Output: o.Output})
 	}

@@ -215,7 +215,7 @@ tool(
 )
 
 fail("never run")
-`)})
+`)}, script.Limits{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -247,12 +247,12 @@ func TestDeclarationErrors(t *testing.T) {
 		{"tool(name=\"a\", entry=run)\ndef run(p): return p", `d.star:1:22: error: tool: entry: want the name of the function as a string: entry="run" [tool-declaration]`},
 		{`tool(name="a"`, `d.star:1:14: error: got end of file, want ')' [syntax]`},
 	} {
-		_, err := check.ReadDeclarations(script.File{Name: "d.star", Source: []byte(tt.src)})
+		_, err := check.ReadDeclarations(script.File{Name: "d.star", Source: []byte(tt.src)}, script.Limits{})
 		if err == nil || err.Error() != tt.want {
 			t.Errorf("ReadDeclarations(%s)\n got %v\nwant %s", tt.src, err, tt.want)
 		}
 	}
-	if d, err := check.ReadDeclarations(script.File{Name: "lib.star", Source: []byte("def f(): pass")}); d != nil || err != nil {
+	if d, err := check.ReadDeclarations(script.File{Name: "lib.star", Source: []byte("def f(): pass")}, script.Limits{}); d != nil || err != nil {
 		t.Errorf("a library: got %v, %v", d, err)
 	}
 }

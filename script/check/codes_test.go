@@ -38,7 +38,7 @@ var shop = map[string]check.Tool{
 func checkText(name, text string, tools map[string]check.Tool) []string {
 	f := script.File{Name: name, Source: []byte(text)}
 	src := check.Source{File: f}
-	declared, problems := check.ReadDeclarations(f)
+	declared, problems := check.ReadDeclarations(f, script.Limits{})
 	for _, d := range declared {
 		src.Tools = append(src.Tools, d.Tool())
 	}

@@ -36,7 +36,7 @@ func corpusTools(t testing.TB) map[string]check.Tool {
 // corpusSource is a file that says itself which tool it is.
 func corpusSource(name string, text []byte) (check.Source, []string) {
 	src := check.Source{File: script.File{Name: filepath.Base(name), Source: text}}
-	declared, problems := check.ReadDeclarations(src.File)
+	declared, problems := check.ReadDeclarations(src.File, script.Limits{})
 	for _, d := range declared {
 		src.Tools = append(src.Tools, d.Tool())
 	}

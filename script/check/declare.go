@@ -47,8 +47,8 @@ const (
 // ReadDeclarations reads the declarations of a file without running it: their arguments have to be literals or
 // constants of the file. A file without any is a library. If only an entry function is missing, the declarations are
 // returned together with the problems.
-func ReadDeclarations(f script.File) ([]*Declaration, diag.Problems) {
-	parsed, err := script.Parse(f, script.Limits{})
+func ReadDeclarations(f script.File, l script.Limits) ([]*Declaration, diag.Problems) {
+	parsed, err := script.Parse(f, l)
 	if err != nil {
 		c := &checker{file: f}
 		c.engine(codeSyntax, err)
@@ -114,8 +114,8 @@ func (d *Declaration) assumeEntry(f *syntax.File) {
 }
 
 // CheckFunction returns the problem of a file without the entry function of a tool; nil if it has one.
-func CheckFunction(f script.File, function string) *diag.Problem {
-	parsed, err := script.Parse(f, script.Limits{})
+func CheckFunction(f script.File, l script.Limits, function string) *diag.Problem {
+	parsed, err := script.Parse(f, l)
 	if err != nil {
 		return nil // the file's own problem
 	}

@@ -309,7 +309,7 @@ func checkFiles(files map[string]string) string {
 	var lines []string
 	for name, text := range files {
 		src := check.Source{File: script.File{Name: name + ".star", Source: []byte(text)}, Tools: []check.Entry{{}}}
-		declared, problems := check.ReadDeclarations(src.File)
+		declared, problems := check.ReadDeclarations(src.File, script.Limits{})
 		if len(declared) > 0 {
 			src.Tools[0] = declared[0].Tool()
 		}

@@ -428,11 +428,11 @@ func (s *shared) load(n *needs, from *types.Unit, module string) *types.Unit {
 }
 
 // loadsIn returns the names that a file loads, "file.star name" each, without parsing more than these.
-func loadsIn(text []byte) []string {
-	if !bytes.Contains(text, []byte("load(")) {
+func loadsIn(src *Source) []string {
+	if !bytes.Contains(src.Source, []byte("load(")) {
 		return nil
 	}
-	tree, err := script.Parse(script.File{Name: "x", Source: text}, script.Limits{})
+	tree, err := script.Parse(script.File{Name: "x", Source: src.Source}, src.Limits)
 	if err != nil {
 		return nil
 	}

@@ -92,7 +92,7 @@ tool(name = "fast", description = "F.", limits = {"lifetime": "2s"}, annotations
 		t.Run(tt.name, func(t *testing.T) {
 			f := script.File{Name: "a.star", Source: []byte(head + tt.text + "\n")}
 			src := check.Source{File: f}
-			declared, problems := check.ReadDeclarations(f)
+			declared, problems := check.ReadDeclarations(f, script.Limits{})
 			tools := map[string]check.Tool{"wipe": {Annotations: []byte(`{"destructiveHint": true}`)}}
 			for _, d := range declared {
 				src.Tools = append(src.Tools, d.Tool())
@@ -162,7 +162,7 @@ func TestCirclesAmongManyTools(t *testing.T) {
 			b.WriteString("    return 1\n")
 		}
 		src := check.Source{File: script.File{Name: "a.star", Source: []byte(strings.Replace(b.String(), "def f39(params):\n", "def f39(params):\n"+back, 1))}}
-		declared, _ := check.ReadDeclarations(src.File)
+		declared, _ := check.ReadDeclarations(src.File, script.Limits{})
 		for _, d := range declared {
 			src.Tools = append(src.Tools, d.Tool())
 		}
@@ -191,7 +191,7 @@ func TestDeclarationsInsideOfSomething(t *testing.T) {
 		declared + "def call(tool):\n    return tool(1)\n":             "",
 		declared + "def call(f):\n    return [tool() for tool in f]\n": "",
 	} {
-		_, problems := check.ReadDeclarations(script.File{Name: "a.star", Source: []byte(text)})
+		_, problems := check.ReadDeclarations(script.File{Name: "a.star", Source: []byte(text)}, script.Limits{})
 		have := problems.Error()
 		if want == "" && have != "" || want != "" && !strings.HasPrefix(have, want+": error: tool: this declares nothing") {
 			t.Errorf("%s\nhas %q, want %q", text, have, want)

@@ -44,7 +44,7 @@ func TestHostileSourcesAreReadInReasonableSpace(t *testing.T) {
 			runtime.ReadMemStats(&before)
 			_, _ = script.Compile(f, script.Options{Builtins: builtins.All()}) // whether it compiles is not the point
 			check.File(f, check.Options{Builtins: builtins.Table()})
-			_, _ = check.ReadDeclarations(f)
+			_, _ = check.ReadDeclarations(f, script.Limits{})
 			runtime.ReadMemStats(&after)
 			if n := (after.TotalAlloc - before.TotalAlloc) >> 20; n > 500 {
 				t.Errorf("asked for %d MiB", n)

@@ -2,6 +2,7 @@ package meter
 
 import (
 	"maps"
+	"math"
 	"slices"
 
 	"go.starlark.net/syntax"
@@ -17,7 +18,7 @@ import (
 //
 // With counts, statements and branches are also marked for coverage; nil marks none.
 func Instrument(f *syntax.File, counts *Set) (Frames, error) {
-	if err := Check(f); err != nil {
+	if err := Check(f, math.MaxInt); err != nil {
 		return nil, err
 	}
 	r := &rewriter{used: map[string]bool{}, bound: Bound(f), frames: Frames{}, cover: counts, loops: map[*syntax.WhileStmt]*Point{}}

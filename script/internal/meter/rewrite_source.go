@@ -18,8 +18,8 @@ const (
 	maxName       = 255  // bytes: names are compared with similar ones
 )
 
-// Check refuses trees that are too large for later passes. It does not recurse.
-func Check(f *syntax.File) error {
+// Check refuses trees that are too large for later passes, or have more nodes than most. It does not recurse.
+func Check(f *syntax.File, most int) error {
 	type place struct {
 		node             syntax.Node
 		depth, functions int
@@ -28,7 +28,10 @@ func Check(f *syntax.File) error {
 	for _, s := range f.Stmts {
 		stack = append(stack, place{node: s})
 	}
-	for len(stack) > 0 {
+	for n := 0; len(stack) > 0; n++ {
+		if n >= most {
+			return syntax.Error{Msg: fmt.Sprintf("the file has more than %d nodes (names, literals, operators, statements), the limit of sourceNodes", most), Pos: Beginning(f)}
+		}
 		p := stack[len(stack)-1]
 		stack = stack[:len(stack)-1]
 		if isFunction(p.node) {

@@ -101,7 +101,7 @@ func (p *project) check(unsaved catalog.Overlay, lockFile string, last *check.Pr
 // sourceOf is a script without a configuration as it is checked: with the tools that it declares.
 func sourceOf(f script.File) check.Source {
 	src := check.Source{File: f, Kind: check.Library}
-	declared, _ := check.ReadDeclarations(f) // the check reports their problems
+	declared, _ := check.ReadDeclarations(f, script.Limits{}) // the check reports their problems
 	switch {
 	case files.IsTest(f.Name):
 		src.Kind = check.TestFile

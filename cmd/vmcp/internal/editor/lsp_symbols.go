@@ -36,7 +36,7 @@ func (s *server) symbols(d *doc, _ placeParams) ([]symbol, error) {
 		if err != nil {
 			continue
 		}
-		declared, _ := check.ReadDeclarations(f)
+		declared, _ := check.ReadDeclarations(f, script.Limits{})
 		for _, stmt := range tree.Stmts {
 			switch stmt := stmt.(type) {
 			case *syntax.DefStmt:
