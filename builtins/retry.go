@@ -138,7 +138,7 @@ func (r *retrying) pause(t *starlark.Thread, attempt int, why string) error {
 			return err
 		}
 	}
-	e := script.Effect{Kind: "retry", Args: args, Repeatable: true, Free: true, Sleep: true, Instant: delay == 0, Lasts: delay}
+	e := script.Effect{Kind: "retry", Args: args, Repeatable: true, Free: true, Sleep: true, Lasts: delay}
 	_, err = script.RunOf(t).Do(t, e, nil)
 	return err
 }

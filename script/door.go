@@ -30,8 +30,7 @@ type Effect struct {
 	// Lasts is how long the effect may last from when it was first begun, across resumptions; then the context of
 	// perform ends with ErrOver. 0: unbounded.
 	Lasts time.Duration
-	// Sleep effects only wait for Lasts: perform is not called, and may be nil. An instant one does nothing at all, and is
-	// not recorded.
+	// Sleep effects only wait for Lasts: perform is not called, and may be nil.
 	Sleep bool
 	// Tells makes the script receive a *Failure of kind Unknown when the outcome of the effect is not known. Otherwise
 	// the run is suspended in doubt.
@@ -67,9 +66,6 @@ func (r *Run) Do(t *starlark.Thread, e Effect, perform func(context.Context) (js
 	}
 	key := b.key()
 	b.counter++
-	if e.Sleep && e.Instant && r.known[key] == nil {
-		return nil, nil
-	}
 	r.effects++
 	if err := r.admit(b, e); err != nil {
 		return nil, err
