@@ -386,7 +386,7 @@ func TestPostgresHangs(t *testing.T) {
 		"Start":   func() error { _, _, err := s.Start(ctx, durable.Run{Tool: "x"}); return err },
 		"Create":  func() error { _, err := s.Create(ctx, durable.Run{Tool: "x"}, "me", nil); return err },
 		"Acquire": func() error { _, err := s.Acquire(ctx, durable.NewID(), "me"); return err },
-		"Due":     func() error { _, err := s.Due(ctx, 1); return err },
+		"Due":     func() error { _, _, err := s.Due(ctx, 1); return err },
 		"Get":     func() error { _, _, err := s.Get(ctx, l.Run().ID); return err },
 		"Begin":   func() error { return l.Begin(ctx, begun("2")) },
 		"Ask":     func() error { return l.Ask(ctx, durable.Question{Key: "1/q"}) },
