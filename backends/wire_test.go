@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -20,6 +21,7 @@ import (
 	"github.com/vmcp-dev/vmcp/backends/backendtest"
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
+	"github.com/vmcp-dev/vmcp/internal/testkit"
 	"github.com/vmcp-dev/vmcp/internal/testmode"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
@@ -374,6 +376,54 @@ func TestRedirectIsFollowedWithinTheOriginOnly(t *testing.T) {
 	waitFor(t, changes, "down", func() bool { return b.State().Status == backends.Down })
 	if err := b.State().Err; !strings.Contains(err.Error(), "another origin") || leaked != "" {
 		t.Errorf("state: %v; the other origin got %q", err, leaked)
+	}
+}
+
+// TestSessionsOutlastAMove: while a backend redirects permanently, that is told once for all its connections. When something else
+// answers there, its sessions at the configured URL go on.
+func TestSessionsOutlastAMove(t *testing.T) {
+	var away, closed atomic.Bool
+	raw := &backendtest.Raw{Session: "s1", Handle: func(x *backendtest.Exchange) { x.JSON(`{"content":[{"text":"` + x.Request.URL.Path + `"}]}`) }}
+	raw.First = func(x *backendtest.Exchange) bool {
+		switch {
+		case x.Request.URL.Path == "/mcp" && away.Load():
+			http.Redirect(x, x.Request, "/new", http.StatusPermanentRedirect)
+		case x.Request.URL.Path == "/new" && closed.Load():
+			x.Header().Set("Content-Type", "application/json")
+			x.WriteHeader(http.StatusNotFound)
+			io.WriteString(x, `{"detail":"not found"}`)
+		default:
+			return false
+		}
+		return true
+	}
+	var log testkit.Buffer
+	b, _ := ready(t, backends.Options{Log: slog.New(slog.NewTextHandler(&log, nil))}, config.Backend{Name: "b", URL: raw.Start(t)})
+	callers := []*backends.Caller{{Session: "1"}, {Session: "2"}}
+	each := func(want string) {
+		for _, c := range callers {
+			if got := text(t, b, tool("t", `{}`, c)); got != want {
+				t.Errorf("session %s: %s answers, want %s", c.Session, got, want)
+			}
+		}
+	}
+	each("/mcp")
+	before := len(raw.Seen(wire.Initialize))
+	away.Store(true)
+	each("/new")
+	if n := strings.Count(log.String(), "backend has moved"); n != 1 {
+		t.Errorf("the move was told %d times, want once:\n%s", n, log.String())
+	}
+	away.Store(false)
+	closed.Store(true)
+	for _, c := range callers {
+		if _, err := b.Call(t.Context(), tool("t", `{}`, c)); kind(err) != backends.Unavailable {
+			t.Errorf("session %s: %v, want the error of what answers in the place of MCP", c.Session, err)
+		}
+	}
+	each("/mcp")
+	if n := len(raw.Seen(wire.Initialize)) - before; n != 0 {
+		t.Errorf("%d sessions were opened anew", n)
 	}
 }
 

@@ -115,9 +115,10 @@ type Dialer struct {
 	stats      Counts
 	nextID     atomic.Int64
 	era        atomic.Int32
-	answered   atomic.Bool // a handshake has succeeded
-	old        atomic.Bool // no transport is configured, and the backend supports HTTP+SSE only
-	streamless atomic.Bool // over Streamable HTTP it has no GET stream (405)
+	answered   atomic.Bool             // a handshake has succeeded
+	old        atomic.Bool             // no transport is configured, and the backend supports HTTP+SSE only
+	streamless atomic.Bool             // over Streamable HTTP it has no GET stream (405)
+	moved      atomic.Pointer[url.URL] // where a permanent redirect has led a connection last
 }
 
 // NewDialer returns a Dialer for a backend whose connections end with ctx.

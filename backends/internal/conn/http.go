@@ -35,15 +35,21 @@ type httpTransport struct {
 	c      *Conn
 	at     *endpoint.Endpoint
 	id     atomic.Pointer[string]        // of the session; nil before initialize
+	began  atomic.Pointer[url.URL]       // where the session was opened; nil: by another process
 	stream atomic.Pointer[sessionStream] // nil while there is none
 }
 
 func newHTTPTransport(c *Conn, u *url.URL) *httpTransport {
 	h := &httpTransport{c: c, at: endpoint.New(u, &c.d.headers, c.roundTrip, func(resp *http.Response) { c.d.failedBody(resp) })}
-	h.at.Moved = func(to *url.URL) {
-		c.d.o.Log.Info("backend has moved: requests are sent to where it redirects until an answer from there is not MCP", "url", endpoint.Shown(to))
-	}
+	h.at.Moved = c.d.noteMove
 	return h
+}
+
+// noteMove logs where a permanent redirect leads, once for all connections.
+func (d *Dialer) noteMove(to *url.URL) {
+	if old := d.moved.Swap(to); old == nil || *old != *to {
+		d.o.Log.Info("backend has moved: requests are sent to where it redirects until an answer from there is not MCP", "url", endpoint.Shown(to))
+	}
 }
 
 // headers returns the request headers of k.
@@ -121,6 +127,7 @@ func (h *httpTransport) roundTrip(k *call) (*Response, error) {
 func (h *httpTransport) begin(resp *http.Response) {
 	if id := resp.Header.Get(wire.HeaderSession); id != "" {
 		h.id.Store(&id)
+		h.began.Store(resp.Request.URL)
 		h.at.Set(wire.HeaderSession, id)
 	}
 }
@@ -191,21 +198,25 @@ func (d *Dialer) failedBody(resp *http.Response) []byte {
 func (h *httpTransport) refused(k *call, resp *http.Response) error {
 	body := h.c.d.failedBody(resp)
 	status := &endpoint.StatusError{Code: resp.StatusCode}
-	if h.forgotten(k, resp.StatusCode) {
+	m, err := wire.Skim(body)
+	if h.forgotten(k, resp, err == nil && m.Error != nil) {
 		h.c.Fail(ErrSessionGone)
 		return &Error{Backend: h.c.d.name, Kind: Unavailable, Err: ErrSessionGone}
 	}
-	m, err := wire.Skim(body)
 	if err == nil && m.Error != nil && (m.ID != nil || k.modern || k.method == wire.Initialize) {
 		return wire.ParseErrorObject(m.Error)
 	}
 	return &Error{Backend: h.c.d.name, Kind: kindOfStatus(resp.StatusCode), Err: fmt.Errorf("%s: %w", k.method, status)}
 }
 
-// forgotten reports whether a status means that the backend has forgotten the session:
-// 404, or 400 of some servers if a ping gets it, too.
-func (h *httpTransport) forgotten(k *call, status int) bool {
+// forgotten reports whether a response means that the backend has forgotten the session: 404, or 400 of some servers if a ping
+// gets it, too. From another place than where the session was opened, where a redirect has led, it means that only as MCP.
+func (h *httpTransport) forgotten(k *call, resp *http.Response, isMCP bool) bool {
+	status := resp.StatusCode
 	if h.id.Load() == nil || status != http.StatusNotFound && status != http.StatusBadRequest {
+		return false
+	}
+	if began := h.began.Load(); !isMCP && began != nil && *began != *resp.Request.URL {
 		return false
 	}
 	if status == http.StatusNotFound || k.method == wire.Ping {

@@ -143,17 +143,13 @@ func streamTaken(err error) bool {
 }
 
 // streamRefused reports whether err means that there will be no stream: the backend has none (405),
-// or it has forgotten the session (404, or 400 of some servers if a ping gets it, too).
+// or it has forgotten the session (404 or 400, if a ping gets it, too).
 func (h *httpTransport) streamRefused(ctx context.Context, err error) bool {
 	var status *endpoint.StatusError
 	if !errors.As(err, &status) || status.Code >= 500 {
 		return false
 	}
-	switch {
-	case h.id.Load() == nil:
-	case status.Code == http.StatusNotFound:
-		h.c.Fail(ErrSessionGone)
-	case status.Code == http.StatusBadRequest:
+	if h.id.Load() != nil && (status.Code == http.StatusNotFound || status.Code == http.StatusBadRequest) {
 		h.c.Request(ctx, wire.Ping, nil) // fails the connection if the session is gone
 	}
 	return true

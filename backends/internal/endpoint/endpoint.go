@@ -58,11 +58,10 @@ type Endpoint struct {
 	failed     func(*http.Response)
 	url        *url.URL                     // as configured
 	moved      atomic.Pointer[url.URL]      // where a permanent redirect has led; nil: nowhere
-	told       atomic.Pointer[url.URL]      // what Moved was called with last
 	configured *atomic.Pointer[http.Header] // its values are not modified
 	joined     atomic.Pointer[joined]
 
-	// Moved is called when a permanent redirect to another place than the last time is kept; it may be nil.
+	// Moved is called when a permanent redirect is kept; it may be nil.
 	Moved func(to *url.URL)
 
 	mu  sync.Mutex

@@ -3,10 +3,12 @@ package endpoint_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -29,6 +31,18 @@ func at(t *testing.T, h http.Handler, path string) *endpoint.Endpoint {
 	return endpoint.New(u, &headers, http.DefaultTransport.RoundTrip, func(resp *http.Response) { endpoint.Discard(resp.Body) })
 }
 
+// answer answers with a status, a media type and a body.
+func answer(status int, content, body string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", content)
+		w.WriteHeader(status)
+		io.WriteString(w, body)
+	}
+}
+
+// message is a response of an MCP server.
+var message = answer(200, "application/json", `{"id":1,"jsonrpc":"2.0","result":{}}`)
+
 // TestRedirects: a frame is sent again, with all headers, to a redirect within the origin only,
 // and the next frame directly to its target.
 func TestRedirects(t *testing.T) {
@@ -43,7 +57,8 @@ func TestRedirects(t *testing.T) {
 	mux.Handle("/away", http.RedirectHandler(other.URL+"/x?token=t", http.StatusTemporaryRedirect))
 	mux.Handle("/round", http.RedirectHandler("/round", http.StatusTemporaryRedirect))
 	mux.HandleFunc("/none", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusFound) })
-	mux.HandleFunc("/new", func(_ http.ResponseWriter, r *http.Request) {
+	mux.HandleFunc("/new", func(w http.ResponseWriter, r *http.Request) {
+		defer message(w, r)
 		body, _ := io.ReadAll(r.Body)
 		asked = append(asked, r.Header.Get("X-Key")+" "+r.Header.Get("X-Later")+" "+string(body))
 	})
@@ -101,7 +116,7 @@ func TestWhatARedirectChanges(t *testing.T) {
 				t.Errorf("%s behind %d: %s %q, want the request again", tt.method, tt.status, r.Method, body)
 			}
 			places = append(places, "new")
-			w.Header().Set("Content-Type", "application/json")
+			message(w, r)
 		})
 		moves := 0
 		e := at(t, mux, "/old")
@@ -130,72 +145,111 @@ func TestWhatARedirectChanges(t *testing.T) {
 	}
 }
 
-// TestAMoveEnds: requests go to where a permanent redirect has led until an answer from there is not MCP.
+// TestAMoveEnds: requests go to where a permanent redirect has led while MCP answers there. Then the configured place is asked
+// again. A body arrives whole, whatever of it was read to see that.
 func TestAMoveEnds(t *testing.T) {
-	answer := func(status int, content string) http.HandlerFunc {
-		return func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Content-Type", content)
-			w.WriteHeader(status)
-		}
-	}
+	broken := func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
+	refusal := `{"jsonrpc":"2.0","error":{"code":-32001,"message":"no such session"},"id":null}`
+	login := `{"error":"log in, there is no \"jsonrpc\": here","hint":"jsonrpc"}`
+	long := strings.Repeat("x", 2000)
 	for name, tt := range map[string]struct {
+		method string
 		answer http.HandlerFunc
+		body   string
 		stays  bool
 	}{
-		"JSON": {answer(200, "application/json"), true}, "events": {answer(200, "text/event-stream"), true}, "accepted": {answer(202, ""), true},
-		"an error of MCP": {answer(400, "application/json"), true}, "a page": {answer(200, "text/html"), false}, "gone": {answer(404, "text/plain"), false},
-		"unavailable": {answer(503, "application/json"), false}, "broken": {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, false},
+		"a result":              {wire.ToolsCall, answer(200, "application/json", ` { "jsonrpc" : "2.0","result":"`+long+`"}`), ` { "jsonrpc" : "2.0","result":"` + long + `"}`, true},
+		"a refusal of MCP":      {wire.ToolsCall, answer(404, "application/json", refusal), refusal, true},
+		"events":                {wire.ToolsCall, answer(200, "text/event-stream", "data: {}\n\n"), "data: {}\n\n", true},
+		"a notification":        {"", answer(202, "", ""), "", true},
+		"no content":            {"", answer(204, "", ""), "", true},
+		"a request accepted":    {wire.ToolsCall, answer(202, "", ""), "", false},
+		"no content of a call":  {wire.ToolsCall, answer(204, "", ""), "", false},
+		"JSON":                  {wire.ToolsCall, answer(200, "application/json", login), login, false},
+		"JSON, denied":          {wire.ToolsCall, answer(401, "application/json", login), login, false},
+		"JSON, not found":       {wire.ToolsCall, answer(404, "application/json", `{"detail":"`+long+`"}`), `{"detail":"` + long + `"}`, false},
+		"JSON, nothing":         {wire.ToolsCall, answer(200, "application/json", ""), "", false},
+		"JSON, within a member": {wire.ToolsCall, answer(200, "application/json", `{"request":{"jsonrpc":"2.0"}}`), `{"request":{"jsonrpc":"2.0"}}`, false},
+		"a page":                {wire.ToolsCall, answer(200, "text/html", "<p>"), "<p>", false},
+		"gone":                  {wire.ToolsCall, answer(404, "text/plain", "no"), "no", false},
+		"unavailable":           {wire.ToolsCall, answer(503, "application/json", "{}"), "{}", false},
+		"broken":                {wire.ToolsCall, broken, "", false},
+		"a temporary redirect":  {wire.Initialize, http.RedirectHandler("/login", 302).ServeHTTP, "log in", false},
+		"redirected for ever":   {wire.Initialize, http.RedirectHandler("/new", 307).ServeHTTP, "", false},
 	} {
-		var asked, moved atomic.Int32
+		var asked, moved int
 		mux := http.NewServeMux()
 		mux.HandleFunc("/old", func(w http.ResponseWriter, r *http.Request) {
-			if asked.Add(1) > 1 {
-				w.Header().Set("Content-Type", "application/json")
-				return
-			}
+			asked++
 			http.Redirect(w, r, "/new", http.StatusPermanentRedirect)
 		})
 		mux.HandleFunc("/new", func(w http.ResponseWriter, r *http.Request) {
-			if moved.Add(1) == 1 {
-				answer(200, "application/json")(w, r)
+			if moved++; moved == 1 {
+				message(w, r)
 				return
 			}
 			tt.answer(w, r)
 		})
+		mux.HandleFunc("/login", answer(200, "text/html", "log in"))
 		e := at(t, mux, "/old")
-		for range 2 {
-			if resp, err := e.Post(t.Context(), wire.ToolsCall, nil, e.Header()); err == nil {
-				endpoint.Discard(resp.Body)
-			} else if name != "broken" {
-				t.Errorf("%s: %v", name, err)
+		post := func() string {
+			resp, err := e.Post(t.Context(), tt.method, nil, e.Header())
+			if err != nil {
+				return ""
 			}
+			defer resp.Body.Close()
+			body, _ := io.ReadAll(resp.Body)
+			return string(body)
 		}
-		resp, err := e.Post(t.Context(), wire.ToolsCall, nil, e.Header())
-		if err == nil {
-			endpoint.Discard(resp.Body)
+		post()
+		if body := post(); asked != 1 || body != tt.body {
+			t.Errorf("%s: the second request arrived at the configured place %d times, and its response is %q", name, asked-1, body)
 		}
-		if stays := asked.Load() == 1; stays != tt.stays {
-			t.Errorf("%s: requests stay at the new place: %t, want %t", name, stays, tt.stays)
+		if post(); (asked == 1) != tt.stays {
+			t.Errorf("%s: requests stay at the new place: %t, want %t", name, asked == 1, tt.stays)
 		}
 	}
 }
 
-// TestAMoveIsToldOnce: where a redirect leads again and again to what is not MCP, that is told once.
-func TestAMoveIsToldOnce(t *testing.T) {
-	mux := http.NewServeMux()
-	mux.Handle("/old", http.RedirectHandler("/new", http.StatusPermanentRedirect))
-	e := at(t, mux, "/old") // /new is not found
-	told := 0
-	e.Moved = func(*url.URL) { told++ }
-	for range 3 {
-		resp, err := e.Post(t.Context(), wire.Initialize, nil, e.Header())
-		if err != nil || resp.StatusCode != http.StatusNotFound {
-			t.Fatalf("the answer behind the redirect: %v, %v", resp, err)
+// TestWhatAChainKeeps: what is permanent in a chain of redirects is kept up to the first one that is not, if MCP answers at the
+// end of it.
+func TestWhatAChainKeeps(t *testing.T) {
+	denied := answer(401, "application/json", `{"error":"log in"}`)
+	for _, tt := range []struct {
+		method string
+		chain  []int // redirects /0 to /1, /1 to /2, …
+		end    http.HandlerFunc
+		want   string // where the next request goes
+	}{
+		{wire.ToolsCall, []int{308}, message, "/1"}, {wire.ToolsCall, []int{308}, denied, "/0"},
+		{wire.ToolsCall, []int{308, 308}, message, "/2"}, {wire.ToolsCall, []int{308, 307}, message, "/1"}, {wire.ToolsCall, []int{308, 307}, denied, "/0"},
+		{wire.ToolsCall, []int{307, 308}, message, "/0"}, {wire.ToolsCall, []int{307, 308}, denied, "/0"}, {wire.ToolsCall, []int{308, 307, 308}, message, "/1"},
+		{wire.ToolsList, []int{302, 308}, message, "/0"}, {wire.ToolsList, []int{303, 308}, message, "/0"},
+		{wire.Initialize, []int{301, 308}, message, "/2"}, {wire.Initialize, []int{302, 308}, message, "/0"}, {wire.Initialize, []int{307, 301}, message, "/0"},
+	} {
+		var asked []string
+		var told []string
+		e := at(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			asked = append(asked, r.URL.Path)
+			i := int(r.URL.Path[1] - '0')
+			if i == len(tt.chain) {
+				tt.end(w, r)
+				return
+			}
+			http.Redirect(w, r, fmt.Sprintf("/%d", i+1), tt.chain[i])
+		}), "/0")
+		e.Moved = func(to *url.URL) { told = append(told, to.Path) }
+		for range 2 {
+			asked = nil
+			resp, err := e.Post(t.Context(), tt.method, nil, e.Header())
+			if err != nil {
+				t.Fatalf("%s behind %v: %v", tt.method, tt.chain, err)
+			}
+			endpoint.Discard(resp.Body)
 		}
-		endpoint.Discard(resp.Body)
-	}
-	if told != 1 {
-		t.Errorf("told %d times, want once", told)
+		if asked[0] != tt.want || (tt.want != "/0") != slices.Equal(told, []string{tt.want}) {
+			t.Errorf("%s behind %v: the next one goes to %s, want %s; told %q", tt.method, tt.chain, asked[0], tt.want, told)
+		}
 	}
 }
 

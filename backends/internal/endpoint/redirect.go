@@ -1,11 +1,14 @@
 package endpoint
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 
+	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
 
@@ -16,8 +19,9 @@ import (
 //	301, 302, 303  an ordinary request, such as initialize or a list, is repeated once. A call is not: a server may answer so
 //	               after it has executed it, and would execute it again.
 //
-// Permanent redirects, 308 and at a handshake 301, also apply to later requests, until an answer from the new place is not
-// MCP. All others change one request: a login proxy or a maintenance page is gone a moment later.
+// Permanent redirects, 308 and at a handshake 301, also apply to later requests once MCP has answered there, and until an
+// answer is not MCP. All others change one request, with whatever a chain has behind them: a login proxy or a maintenance page
+// is gone a moment later.
 
 const maxRedirects = 5
 
@@ -44,35 +48,53 @@ func (e *Endpoint) at() *url.URL {
 
 // Post sends a frame: a request of a method, or with "" a notification or a response.
 func (e *Endpoint) Post(ctx context.Context, method string, frame []byte, header http.Header) (*http.Response, error) {
-	u := e.at()
+	from := e.at()
+	resp, last, kept, err := e.follow(ctx, from, method, frame, header)
+	switch {
+	case last == e.url, err != nil && ctx.Err() != nil:
+	case err != nil || !speaksMCP(method, resp):
+		e.moved.CompareAndSwap(from, nil)
+	case kept != from:
+		e.keep(kept)
+	}
+	return resp, err
+}
+
+// follow sends a frame to u and to where redirects lead. last is the place that has answered, kept the one that permanent
+// redirects alone lead to.
+func (e *Endpoint) follow(ctx context.Context, u *url.URL, method string, frame []byte, header http.Header) (resp *http.Response, last, kept *url.URL, err error) {
+	last, kept = u, u
 	for seen, turned := 0, false; seen < maxRedirects; seen++ {
-		resp, err := e.do(newPost(ctx, u, frame, header))
+		resp, err = e.do(newPost(ctx, last, frame, header))
 		if err != nil || !redirects(resp.StatusCode) {
-			if err == nil || ctx.Err() == nil {
-				e.judge(u, resp)
-			}
-			return resp, err
+			return resp, last, kept, err
 		}
 		Discard(resp.Body)
-		next, err := target(u, resp)
+		next, err := target(last, resp)
 		if err != nil {
-			return nil, err
+			return nil, next, nil, err
 		}
 		if resp.StatusCode < http.StatusTemporaryRedirect {
 			if wire.MethodOf(method).Call {
-				return nil, &RedirectError{fmt.Sprintf("%s answers HTTP %d, and leads to %s: the call may have been executed", Shown(u), resp.StatusCode, Shown(next)), true}
+				return nil, next, nil, &RedirectError{fmt.Sprintf("%s answers HTTP %d, and leads to %s: the call may have been executed", Shown(last), resp.StatusCode, Shown(next)), true}
 			}
 			if turned {
-				return nil, redirectError("%s answers HTTP %d behind another such redirect", Shown(u), resp.StatusCode)
+				return nil, next, nil, redirectError("%s answers HTTP %d behind another such redirect", Shown(last), resp.StatusCode)
 			}
 			turned = true
 		}
-		if resp.StatusCode == http.StatusPermanentRedirect || resp.StatusCode == http.StatusMovedPermanently && (method == wire.Initialize || method == wire.Discover) {
-			e.keep(next)
+		if kept == last && permanent(resp.StatusCode, method) {
+			kept = next
 		}
-		u = next
+		last = next
 	}
-	return nil, redirectError("more than %d redirects", maxRedirects)
+	return nil, last, nil, redirectError("more than %d redirects", maxRedirects)
+}
+
+// permanent reports whether a redirect of a request applies to later ones.
+func permanent(status int, method string) bool {
+	handshake := method == wire.Initialize || method == wire.Discover
+	return status == http.StatusPermanentRedirect || status == http.StatusMovedPermanently && handshake
 }
 
 func redirects(status int) bool {
@@ -98,25 +120,42 @@ func target(u *url.URL, resp *http.Response) (*url.URL, error) {
 // keep sends later requests to u.
 func (e *Endpoint) keep(u *url.URL) {
 	e.moved.Store(u)
-	if old := e.told.Swap(u); e.Moved != nil && (old == nil || *old != *u) {
+	if e.Moved != nil {
 		e.Moved(u)
 	}
 }
 
-// judge returns to the configured URL when what answered at u, where a redirect has led, is not MCP. resp is nil for a broken
-// connection.
-func (e *Endpoint) judge(u *url.URL, resp *http.Response) {
-	if u == e.url || resp != nil && speaksMCP(resp) {
-		return
-	}
-	e.moved.CompareAndSwap(u, nil)
-}
-
-// speaksMCP reports whether a response can be one of an MCP server: by its content, or by the status of a notification.
-func speaksMCP(resp *http.Response) bool {
+// speaksMCP reports whether a response to a request of a method, or with "" to a notification or a response, can be one of an
+// MCP server: by its content, or by the status of a notification.
+func speaksMCP(method string, resp *http.Response) bool {
 	switch MediaType(resp) {
-	case JSON, Events:
+	case JSON:
+		return resp.StatusCode < 500 && beginsAsMessage(resp)
+	case Events:
 		return resp.StatusCode < 500
 	}
-	return resp.StatusCode == http.StatusAccepted || resp.StatusCode == http.StatusNoContent
+	return method == "" && (resp.StatusCode == http.StatusAccepted || resp.StatusCode == http.StatusNoContent)
+}
+
+// maxPeek bounds what of a body shows whether it is a JSON-RPC message, in bytes.
+const maxPeek = 512
+
+// beginsAsMessage reports whether a body begins as a JSON-RPC message. What it reads is given back to the reader of the body.
+func beginsAsMessage(resp *http.Response) bool {
+	head := make([]byte, maxPeek)
+	n, found, err := 0, false, error(nil)
+	for err == nil && !found && n < maxPeek {
+		var m int
+		m, err = resp.Body.Read(head[n:])
+		n += m
+		_, found = jsonscan.FindOpen(head[:n], "jsonrpc")
+	}
+	resp.Body = &peeked{io.MultiReader(bytes.NewReader(head[:n]), resp.Body), resp.Body}
+	return found
+}
+
+// peeked is a body whose beginning was read.
+type peeked struct {
+	io.Reader
+	io.Closer
 }
