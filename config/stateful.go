@@ -22,14 +22,29 @@ func (v *validator) hintStateful(c *Config, b *Backend, at string) {
 	v.Warn(at, "%s keeps state for its client, and clients without sampling, elicitation and roots share its process; set %s for a process each, or sessions: auto if sharing is intended", strings.ToLower(m[2]), exclusively(c))
 }
 
-// exclusively is what gives each client a process of its own. Clients of revision 2026-07-28 have no sessions, and are told apart
-// by who is authenticated.
+// exclusively is what gives each client a process of its own.
 func exclusively(c *Config) string {
+	if missing := identifying(c); missing != "" {
+		return "sessions: exclusive and " + missing
+	}
+	return "sessions: exclusive"
+}
+
+// identifying is the setting that is missing to tell clients of revision 2026-07-28 apart: they have no sessions, and are told
+// apart by who is authenticated.
+func identifying(c *Config) string {
 	switch {
 	case c.IncomingAuth.Type != "" && c.IncomingAuth.Type != "anonymous":
-		return "sessions: exclusive"
+		return ""
 	case IsLoopback(c.Listen):
-		return "sessions: exclusive and incomingAuth: {type: local}"
+		return "incomingAuth: {type: local}"
 	}
-	return "sessions: exclusive and incomingAuth with a login"
+	return "incomingAuth with a login"
+}
+
+// hintAnonymous warns if a backend has a session for each client where nobody is authenticated.
+func (v *validator) hintAnonymous(c *Config, b *Backend, at string) {
+	if missing := identifying(c); b.Sessions == "exclusive" && missing != "" {
+		v.Warn(at+".sessions", "clients of revision 2026-07-28 that are not authenticated are refused, because they cannot be distinguished; set %s", missing)
+	}
 }

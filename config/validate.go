@@ -64,6 +64,7 @@ func (v *validator) backends(c *Config) {
 		}
 		v.backend(b, at)
 		v.hintStateful(c, b, at)
+		v.hintAnonymous(c, b, at)
 	}
 }
 

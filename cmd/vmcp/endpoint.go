@@ -113,8 +113,11 @@ func (a *app) openConfig(ctx context.Context, t target, o client.Options) (*endp
 // openLoaded is openConfig for a configuration that has been read, which it changes. k may be nil.
 func (a *app) openLoaded(ctx context.Context, cfg *config.Config, k *keeping, o client.Options) (*endpoint, error) {
 	o.Version = buildVersion()
-	cfg.IncomingAuth = config.IncomingAuth{} // the user can read the file and its secrets
-	cfg.Audit = config.Audit{}               // it is the server's
+	in := config.IncomingAuth{} // the user can read the file and its secrets
+	if cfg.IncomingAuth.Type == "local" {
+		in.Type = "local"
+	}
+	cfg.IncomingAuth, cfg.Audit = in, config.Audit{} // the audit log is the server's
 	recorded, full := k.prepare(cfg)
 	workers, closeWorkers := isolated()
 	p := proxy.New(proxy.Options{

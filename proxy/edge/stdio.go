@@ -177,7 +177,7 @@ func (e *stdioEdge) batch(ctx context.Context, line []byte) {
 }
 
 func (e *stdioEdge) initialize(ctx context.Context, m *wire.Message) {
-	s, err := e.server.initialize(ctx, m, Client{Profile: e.server.profile}, func(s *Session) error {
+	s, err := e.server.initialize(ctx, m, e.from(ctx), func(s *Session) error {
 		if e.session != nil {
 			return wire.Invalid("this connection is already initialized")
 		}
@@ -196,7 +196,7 @@ func (e *stdioEdge) initialize(ctx context.Context, m *wire.Message) {
 // request serves a request on its own goroutine: requests run concurrently.
 func (e *stdioEdge) request(ctx context.Context, m wire.Message) {
 	ctx, cancel := context.WithCancel(ctx)
-	c, err := e.client(&m)
+	c, err := e.client(ctx, &m)
 	if err == nil && !e.begin(m.ID, stdioCall{cancel, m.Method == wire.Listen}) {
 		err = wire.Invalid("id %s is in use", m.ID)
 	}
@@ -227,11 +227,16 @@ func (e *stdioEdge) serve(ctx context.Context, r Request) {
 	e.out.finish(r.ID, resp, err)
 }
 
+// from is the client of this connection, before it describes itself.
+func (e *stdioEdge) from(ctx context.Context) Client {
+	return Client{Principal: PrincipalOf(ctx).Key(), Profile: e.server.profile}
+}
+
 // client is the client of the session, or the description in a stateless request.
-func (e *stdioEdge) client(m *wire.Message) (*Client, error) {
+func (e *stdioEdge) client(ctx context.Context, m *wire.Message) (*Client, error) {
 	stateless := jsonscan.GetPath(m.Params, "_meta", wire.MetaProtocolVersion) != nil
 	if m.Method == wire.Discover || stateless {
-		return statelessClient(m, nil, Client{Profile: e.server.profile})
+		return statelessClient(m, nil, e.from(ctx))
 	}
 	if e.session != nil {
 		return e.session.Client, nil
