@@ -158,7 +158,7 @@ func (r *Run) perform(b *branch, e Effect, entry *Entry, perform performer) (res
 	switch {
 	case b.ctx.Err() != nil:
 		if entry.Unsure || !entry.Done && e.Lasts == 0 && !e.Repeatable && !IsNotDone(err) && !r.mayRepeat(e, entry) {
-			b.unsure++ // it was interrupted: the effect that has started this run is not repeated either
+			r.interrupted.Store(true)
 		}
 		b.lose(entry.Used)
 		return nil, ended(b.ctx)

@@ -159,32 +159,33 @@ type Stats struct {
 
 // Run is one execution of a program. Builtins get theirs with RunOf.
 type Run struct {
-	program *Program
-	limits  Limits
-	host    any
-	print   func(pos, text string)
-	trace   func(Event)
-	repeat  func(Effect) Repeat // RunOptions.Repeat; may be nil
-	places  bool
-	bare    bool                                                                                                    // its function takes no arguments
-	around  func(context.Context, Attempt, func(context.Context) (json.RawMessage, error)) (json.RawMessage, error) // may be nil
-	adapt   func(context.Context, Effect) (json.RawMessage, string)                                                 // may be nil
-	idle    func(flying int)                                                                                        // may be nil
-	id      string
-	above   *watch // of the run that called this one; nil for none
-	path    string // of its main branch: "", or "3/" for the run that the effect at 3 called
-	clock   Clock
-	hold    func() time.Duration
-	pause   <-chan struct{} // may be nil
-	drain   <-chan struct{} // may be nil
-	log     *log            // nil: nothing is recorded
-	unsure  bool            // set when the run has ended: see Entry.Unsure
-	ledger  *ledger
-	budget  *meter.Budget
-	turns   turns
-	wg      sync.WaitGroup // branches
-	started time.Time      // in this process
-	began   time.Time      // first start, by the run's clock
+	program     *Program
+	limits      Limits
+	host        any
+	print       func(pos, text string)
+	trace       func(Event)
+	repeat      func(Effect) Repeat // RunOptions.Repeat; may be nil
+	places      bool
+	bare        bool                                                                                                    // its function takes no arguments
+	around      func(context.Context, Attempt, func(context.Context) (json.RawMessage, error)) (json.RawMessage, error) // may be nil
+	adapt       func(context.Context, Effect) (json.RawMessage, string)                                                 // may be nil
+	idle        func(flying int)                                                                                        // may be nil
+	id          string
+	above       *watch // of the run that called this one; nil for none
+	path        string // of its main branch: "", or "3/" for the run that the effect at 3 called
+	clock       Clock
+	hold        func() time.Duration
+	pause       <-chan struct{} // may be nil
+	drain       <-chan struct{} // may be nil
+	log         *log            // nil: nothing is recorded
+	unsure      bool            // set when the run has ended: see Entry.Unsure
+	interrupted atomic.Bool     // an effect that may not be repeated was in progress when its branch was cancelled
+	ledger      *ledger
+	budget      *meter.Budget
+	turns       turns
+	wg          sync.WaitGroup // branches
+	started     time.Time      // in this process
+	began       time.Time      // first start, by the run's clock
 
 	// The branch that has the turn owns these (see turns.go).
 	known   map[string]*Entry // entries of the journal, by key
@@ -379,7 +380,7 @@ func (r *Run) execute(ctx context.Context, o RunOptions) (*Result, error) {
 	res, err := r.main(b, cmp.Or(o.Entry, o.entry, r.program.entry), o.Args)
 	b.meter.CountSteps()
 	r.wg.Wait()
-	r.unsure = b.unsure > 0
+	r.unsure = b.unsure > 0 || b.ctx.Err() != nil && r.interrupted.Load()
 	stats := r.Stats()
 	if o.Stats != nil {
 		*o.Stats = stats

@@ -489,7 +489,7 @@ func TestNestedScriptsAreStoppedToo(t *testing.T) {
 def test_a():
     testing.tool("get", answer = lambda args: {"n": 10 * args["n"]}, takes = "1s")
     testing.answer("Go on?")
-    testing.eq(testing.run("outer").output, [[10, 20], "accept", "timeout"])
+    testing.eq(testing.run("outer").output, [[10, 20], "accept", "unknown"])
     testing.eq([c.tool for c in testing.calls()], ["inner", "get", "inner", "get", "inner", "get"])
 `)
 	if have := outcomes(r); have != "test_a passed" {
