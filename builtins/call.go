@@ -118,7 +118,7 @@ func (c *call) do(t *starlark.Thread, caught bool) (starlark.Value, error) {
 // ask calls the tool; a result with isError becomes a *ToolError.
 func (c *call) ask(ctx context.Context, host Host, o CallOptions, most int64) (json.RawMessage, error) {
 	o.Untimed = ctx
-	ctx, cancel := context.WithTimeoutCause(ctx, c.timeout, errCallTimeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, c.timeout-script.Since(ctx), errCallTimeout)
 	defer cancel()
 	raw, err := host.CallTool(ctx, c.tool, script.Arguments(ctx, c.args), o)
 	var known *ToolError

@@ -402,6 +402,15 @@ func Now(ctx context.Context) time.Time {
 	return b.run.clock.Now()
 }
 
+// Since returns for how long the effect that ctx belongs to has been performed already when perform is called: another
+// worker may have begun it.
+func Since(ctx context.Context) time.Duration {
+	if b := callerOf(ctx); b != nil && b.near != nil {
+		return b.near.since
+	}
+	return 0
+}
+
 // Unsure returns how many answers that t has received so far leave open whether an effect that may not be repeated has
 // happened.
 func (r *Run) Unsure(t *starlark.Thread) int { return branchOf(t).unsure }

@@ -2,6 +2,7 @@ package script
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -23,6 +24,7 @@ type watch struct {
 	above *watch
 	limit time.Duration
 	over  func()
+	rest  atomic.Bool // it is at rest
 
 	mu      sync.Mutex
 	state   state // guarded by mu, as all below
@@ -74,6 +76,9 @@ func (w *watch) Rest(n int) {
 	w.measure()
 }
 
+// Asleep reports whether the run is at rest. It acquires no mutex.
+func (w *watch) Asleep() bool { return w != nil && w.rest.Load() }
+
 // SoFar returns how long the outermost run has been awake.
 func (w *watch) SoFar() time.Duration {
 	switch {
@@ -99,6 +104,7 @@ func (w *watch) End() {
 // measure starts or stops the timer. mu is held.
 func (w *watch) measure() {
 	awake := (w.state.Computes || w.state.Flying > w.state.Sleeping+w.rests) && !w.state.Replays && !w.ended
+	w.rest.Store(!awake)
 	switch {
 	case awake == !w.since.IsZero():
 		return

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"math"
+	"slices"
 	"time"
 	"unicode/utf8"
 
@@ -43,6 +44,8 @@ type Isolation interface {
 	ErrorCodec
 	// Open starts a worker for runs with these limits.
 	Open(ctx context.Context, l Limits) (Channel, error)
+	// Patience is how long a run may wait for others before its worker may be given to a run that has none.
+	Patience() time.Duration
 	// Check returns an error for an effect that no builtin has.
 	Check(e Effect) error
 	// Ask does what a builtin in the worker asks of the host of its run, and returns the host's answer. An error that
@@ -68,14 +71,17 @@ type Asked struct {
 const (
 	// WorkerMemory is what a worker counts in the pool besides the charges of its run, in bytes.
 	WorkerMemory = 24 << 20
+	// MostWorkers bounds the workers of the runs in a pool.
+	MostWorkers = 256
 	// mostText bounds the names in a message, in bytes.
 	mostText = 4 << 10
 )
 
-// workerSession is the session of a run's worker, with the codec for its errors.
+// workerSession is the session of a run's worker, with the codec for its errors and what the pool knows of it.
 type workerSession struct {
 	*session
 	isolation Isolation
+	holder    holder
 }
 
 // farBranch is a branch that computes in a worker.
@@ -90,23 +96,70 @@ type farBranch struct {
 	pos       string // where the present effect was called from, as the worker says
 }
 
-// isolate starts the worker of r, or joins the one of the run that called it.
+// isolate makes the session of r, or joins that of the run that called it.
 func (r *Run) isolate(ctx context.Context, o RunOptions, end context.CancelCauseFunc) error {
 	if o.session != nil {
 		r.session = o.session
+		r.seat.holder = &r.session.holder
 		return nil
 	}
-	channel, err := o.Isolation.Open(ctx, r.limits)
-	if err != nil {
-		return err
-	}
-	r.session = &workerSession{Open(ctx, sessionOptions{Channel: channel, Encode: o.Isolation.EncodeError, End: end, Answers: int64(r.limits.Result)}), o.Isolation}
-	r.request().Weigh(WorkerMemory)
 	program, err := json.Marshal(r.program.compiled.Bundle(r.program.Function()))
 	if err != nil {
 		return err
 	}
-	return r.session.Send(&Message{Kind: messageProgram, Parts: [][]byte{program}})
+	r.session = &workerSession{isolation: o.Isolation, holder: holder{tenant: r.request().Tenant, idle: r.spares}}
+	r.session.session = Open(ctx, sessionOptions{
+		Open: r.openWorker, Closed: r.workerClosed, Encode: o.Isolation.EncodeError, End: end, Answers: int64(r.limits.Result),
+	}, &Message{Kind: messageProgram, Parts: [][]byte{program}})
+	r.session.holder.giveBack = r.session.GiveBack
+	r.seat.holder = &r.session.holder
+	return nil
+}
+
+// openWorker waits for room in the pool, starts a worker, and brings it to where the session is.
+func (r *Run) openWorker(ctx context.Context, seat *Seat, ready func(Channel) error) error {
+	q := r.request()
+	if seat == nil {
+		seat = &Seat{}
+		defer func() { r.pool.Release(seat) }()
+	}
+	q.Weigh(WorkerMemory)
+	if err := r.pool.Staff(ctx, seat, &r.session.holder, q.Charged()); err != nil {
+		q.Weigh(-WorkerMemory)
+		return err
+	}
+	c, err := r.session.isolation.Open(ctx, r.limits)
+	if err != nil {
+		r.workerClosed()
+		return err
+	}
+	r.pool.Compute(ctx, seat)
+	if err := ready(c); err != nil {
+		c.Close()
+		r.workerClosed()
+		return err
+	}
+	return nil
+}
+
+// workerClosed returns the room of a worker that has ended.
+func (r *Run) workerClosed() {
+	r.request().Weigh(-WorkerMemory)
+	r.pool.Dismiss(&r.session.holder)
+}
+
+// spares reports whether the worker of r may be given to another run: r waits for a person or for the end of a sleep, or
+// has waited for something else for longer than Isolation.Patience. With every worker that it had, r keeps the next for
+// four times as long, since each repeats what was computed before.
+func (r *Run) spares() bool {
+	idle, n := r.session.Idle(), 2*min(r.session.workers.Load()-1, 10)
+	if r.turns.watch.Asleep() {
+		n -= 2
+	}
+	if n < 0 {
+		return idle > 0
+	}
+	return idle > 0 && idle >= r.session.isolation.Patience()<<n
 }
 
 // closeSession ends the worker, unless it belongs to the run that called r.
@@ -114,8 +167,8 @@ func (r *Run) closeSession(o RunOptions) {
 	if r.session == nil || o.session != nil {
 		return
 	}
+	r.session.holder.returning.Wait()
 	r.session.Close()
-	r.request().Weigh(-WorkerMemory)
 }
 
 // received decodes an error that the worker sent for b.
@@ -129,10 +182,7 @@ func (r *Run) farMain(b *branch, entry string, args json.RawMessage) (*Result, e
 	if err != nil {
 		return nil, err
 	}
-	if err := r.grow(); err != nil {
-		return nil, err
-	}
-	m, err := r.drive(b, &Message{Kind: messageRun, Numbers: []int64{numberOf(r.host != nil), r.began.UnixNano()}, Parts: [][]byte{[]byte(entry), args, limits}})
+	m, err := r.drive(b, 0, &Message{Kind: messageRun, Numbers: []int64{numberOf(r.host != nil), r.began.UnixNano()}, Parts: [][]byte{[]byte(entry), args, limits}})
 	if err != nil {
 		return nil, err
 	}
@@ -158,7 +208,7 @@ func (r *Run) farBranch(b, parent *branch, i int) error {
 	if b.ctx.Err() != nil {
 		return ended(b.ctx)
 	}
-	m, err := r.drive(b, &Message{Kind: messageBranch, Numbers: []int64{parent.far.ID, int64(i)}, Parts: [][]byte{[]byte(b.path)}})
+	m, err := r.drive(b, parent.far.root, &Message{Kind: messageBranch, Numbers: []int64{parent.far.ID, int64(i)}, Parts: [][]byte{[]byte(b.path)}})
 	if err != nil {
 		return err
 	}
@@ -196,9 +246,10 @@ func (r *Run) took(b *branch, m *Message) error {
 	return nil
 }
 
-// drive sends m and performs what the worker asks for b, until the branch has ended; it returns the last message.
-func (r *Run) drive(b *branch, m *Message) (*Message, error) {
-	b.far = &farBranch{sessionBranch: r.session.Join(), failed: map[int]bool{}}
+// drive sends m and performs what the worker asks for b, until the branch has ended; it returns the last message. root is
+// the first branch of the run; 0: b is that.
+func (r *Run) drive(b *branch, root int64, m *Message) (*Message, error) {
+	b.far = &farBranch{sessionBranch: r.session.Join(root), failed: map[int]bool{}}
 	defer r.session.Leave(b.far.sessionBranch)
 	r.appendState(b, m)
 	for {
@@ -222,6 +273,13 @@ func (r *Run) drive(b *branch, m *Message) (*Message, error) {
 // to stop, and is ended if it does not.
 func (r *Run) turn(b *branch, m *Message) (*Message, error) {
 	r.session.Granted(r.budget.State().Granted.Memory)
+	if r.session.Away() {
+		r.pool.Release(&r.seat)
+		if err := r.session.Attach(b.ctx, &r.seat); err != nil {
+			return nil, b.orEnded(err)
+		}
+		b.compute() // another branch may have attached it
+	}
 	if err := b.sendFar(m); err != nil {
 		return nil, err
 	}
@@ -238,7 +296,11 @@ func (r *Run) turn(b *branch, m *Message) (*Message, error) {
 
 // sendFar sends a message to the worker. The error is that of b's context if it has ended.
 func (b *branch) sendFar(m *Message) error {
-	err := b.far.Send(b.ctx, m)
+	return b.orEnded(b.far.Send(b.ctx, m))
+}
+
+// orEnded returns the error of b's context if that has ended, and err otherwise; nil for nil.
+func (b *branch) orEnded(err error) error {
 	if err != nil && b.ctx.Err() != nil {
 		return ended(b.ctx)
 	}
@@ -249,10 +311,7 @@ func (b *branch) sendFar(m *Message) error {
 // nil for never.
 func (b *branch) receiveFar(pause func()) (*Message, error) {
 	m, err := b.far.Receive(b.ctx, pause)
-	if err != nil && b.ctx.Err() != nil {
-		return nil, ended(b.ctx)
-	}
-	return m, err
+	return m, b.orEnded(err)
 }
 
 // serve does what a branch asks for in its turn, and returns the answer.
@@ -377,8 +436,16 @@ func (r *Run) farDo(b *branch, m *Message) (*Message, error) {
 	default:
 		answer.Parts[0] = res
 	}
-	far.answer, far.performed, far.result = nil, nil, nil
+	own := answer.Numbers[0] != 0
 	r.appendState(b, answer)
+	if own { // a further worker has not performed it
+		again := *answer
+		again.Numbers = slices.Clone(answer.Numbers)
+		again.Numbers[0] = 0
+		again.Parts = [][]byte{res, r.session.isolation.EncodeError(err)}
+		answer.again = &again
+	}
+	far.answer, far.performed, far.result = nil, nil, nil
 	return answer, nil
 }
 
@@ -399,7 +466,7 @@ func (r *Run) farPerform(ctx context.Context, b *branch, e Effect, key string) (
 	if e.Lasts > 0 {
 		lasts = within(ctx)
 	}
-	answer := &Message{Kind: messagePerform, Numbers: []int64{lasts, r.clock.Now().UnixNano()}}
+	answer := &Message{Kind: messagePerform, Numbers: []int64{lasts, r.clock.Now().UnixNano(), 0}}
 	for {
 		if err := b.sendFar(answer); err != nil {
 			return nil, err

@@ -91,6 +91,8 @@ func (h *hostile) Open(context.Context, script.Limits) (script.Channel, error) {
 	return p, nil
 }
 
+func (h *hostile) Patience() time.Duration { return time.Hour }
+
 func (h *hostile) Check(e script.Effect) error {
 	if e.Kind != "call" || e.Free || e.Instant || e.Repeatable {
 		return errors.New("an unknown kind of effect")

@@ -3,6 +3,9 @@ package script
 import (
 	"encoding/binary"
 	"errors"
+	"math"
+	"slices"
+	"time"
 )
 
 // This part of the package defines the messages between an isolated run and its worker.
@@ -35,6 +38,8 @@ type Message struct {
 	Branch  int64
 	Numbers []int64
 	Parts   [][]byte
+	// again is what a further worker is told instead; nil: the same.
+	again *Message
 }
 
 // Kind is the kind of a message.
@@ -62,6 +67,38 @@ const (
 	Performed
 	Ended
 )
+
+// charges reports whether a message only charges the ledger or the log.
+func (k Kind) charges() bool { return k == Grant || k == left || k == Logged || k == Printed }
+
+// permit is the answer to such a message when the charge was made before.
+func (m *Message) permit() *Message {
+	const any = math.MaxInt64 / 4
+	switch m.Kind {
+	case Grant:
+		return &Message{Kind: granted, Branch: m.Branch, Numbers: []int64{m.Number(Sent + 2), m.Number(Sent + 3)}}
+	case left:
+		return &Message{Kind: granted, Branch: m.Branch, Numbers: []int64{any, any}}
+	}
+	return &Message{Kind: reply, Branch: m.Branch}
+}
+
+// The numbers of a perform message.
+const (
+	performLasts = iota // nanoseconds that the effect may last; 0: unbounded
+	performNow          // the time by the clock of the run
+	performSince        // nanoseconds since another worker was told to perform it
+)
+
+// late is a perform message that was sent some time ago.
+func (m *Message) late(since time.Duration) *Message {
+	again := &Message{Kind: m.Kind, Branch: m.Branch, Numbers: slices.Clone(m.Numbers)}
+	again.Numbers[performSince] = int64(since)
+	if m.Numbers[performLasts] > 0 {
+		again.Numbers[performLasts] = max(1, m.Numbers[performLasts]-int64(since))
+	}
+	return again
+}
 
 // How many counts of the meter are at the end of messages that give the worker the turn, and at the beginning of those
 // that it sends in its turn.

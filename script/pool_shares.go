@@ -22,7 +22,7 @@ import (
 // happen; when every run that could compute waits for memory, it cannot. Then the oldest continues, and of those that
 // wait the youngest that has had no effect yet is refused as Busy, or else the youngest ends with the limit
 // totalMemory. So the oldest always completes. Runs in the middle of an effect wait for its answer, not for memory,
-// and are left alone; a run that waits for them waits for growWithin at most.
+// and are left alone; a run that waits for them is refused when none was admitted for growWithin.
 //
 // Slots. To compute, a run needs one of a few slots. It has it only while one of its branches computes, not while all
 // wait, and after turnTime passes it on if other runs wait for one: so runs that only compute get equal shares, and
@@ -40,14 +40,17 @@ import (
 // while waiting.
 type Pool struct {
 	mu      sync.Mutex
-	most    int64     // of all charges
-	charged int64     // granted to all tenants, and kept
-	kept    int64     // of runs that are not being executed
-	spare   int64     // granted to tenants, and returned by runs that these called
-	tenants []*Tenant // oldest first
-	growers []*grower // tenants that wait for memory
-	active  int       // runs of which a branch has the turn, with a slot and memory or waiting for them
-	noted   Noted     // may be nil
+	most    int64       // of all charges
+	charged int64       // granted to all tenants, and kept
+	kept    int64       // of runs that are not being executed
+	spare   int64       // granted to tenants, and returned by runs that these called
+	tenants []*Tenant   // oldest first
+	growers []*grower   // tenants that wait for memory
+	active  int         // runs of which a branch has the turn, with a slot and memory or waiting for them
+	noted   Noted       // may be nil
+	holders []*holder   // with a worker, or about to open it
+	look    *time.Timer // for workers that can be given back; nil: none is set
+	grown   time.Time   // when a grower was admitted
 
 	slots     slots
 	contended atomic.Bool // a run waits for a slot
@@ -73,15 +76,18 @@ type Tenant struct {
 
 // A Seat is the state of one run in a pool. It belongs to the branch that has the turn.
 type Seat struct {
-	active bool      // a branch has the turn
+	active bool      // a branch has the turn; guarded by pool.mu
 	slot   bool      // it has a slot
 	since  time.Time // when others began to wait for the slot; zero for none
+	holder *holder   // of an isolated run
 }
 
 // grower is a run of a tenant that waits for memory.
 type grower struct {
 	tenant  *Tenant
-	charged int64 // of the tenant
+	seat    *Seat
+	holder  *holder // waits for a worker, too; nil: it does not
+	charged int64   // of the tenant
 	ready   chan struct{}
 	// collecting is what to wait for after ready, or nil: a collection of garbage that frees the memory.
 	collecting <-chan struct{}
@@ -94,7 +100,7 @@ type Busy struct{ Why string }
 func (b *Busy) Error() string { return "busy: " + b.Why }
 
 const (
-	// growWithin bounds how long a tenant waits for memory of tenants that wait themselves.
+	// growWithin is how long a tenant waits for memory while no other gets some either.
 	growWithin = 30 * time.Second
 	// A tenant grows by a quarter at a time, within these bounds, in bytes.
 	leastGrowth = 1 << 20
@@ -209,20 +215,24 @@ func (m *Tenant) Grow(ctx context.Context, seat *Seat, charged int64) error {
 	if m == nil {
 		return nil
 	}
-	p := m.pool
+	return m.pool.grow(ctx, &grower{tenant: m, seat: seat, charged: charged})
+}
+
+func (p *Pool) grow(ctx context.Context, g *grower) error {
+	seat := g.seat
 	p.mu.Lock()
-	if charged <= m.granted {
-		collecting := p.reuse(m, charged)
+	if g.holder == nil && g.charged <= g.tenant.granted {
+		collecting := p.reuse(g.tenant, g.charged)
 		p.mu.Unlock()
 		return p.beside(ctx, seat, collecting)
 	}
 	if len(p.growers) == 0 {
-		if wait, fits := p.fits(m, charged); fits {
+		if wait, fits := p.fits(g); fits {
 			p.mu.Unlock()
 			return p.beside(ctx, seat, wait)
 		}
 	}
-	g := &grower{tenant: m, charged: charged, ready: make(chan struct{})}
+	g.ready = make(chan struct{})
 	p.growers = append(p.growers, g)
 	p.admitGrowers()
 	p.mu.Unlock()
@@ -282,14 +292,18 @@ func (p *Pool) beside(ctx context.Context, seat *Seat, collecting <-chan struct{
 	return nil
 }
 
-// fits grants m what it was charged, and a step more where there is room. The caller holds the mutex.
-func (p *Pool) fits(m *Tenant, charged int64) (collecting <-chan struct{}, fits bool) {
-	need := charged - m.granted
+// fits grants a grower what its tenant was charged, and a step more where there is room, and the worker that it waits for.
+// The caller holds the mutex.
+func (p *Pool) fits(g *grower) (collecting <-chan struct{}, fits bool) {
+	m, need := g.tenant, g.charged-g.tenant.granted
+	if g.holder != nil && len(p.holders) >= MostWorkers || need > 0 && p.charged+need > p.most {
+		return nil, false
+	}
+	if g.holder != nil {
+		p.holders = append(p.holders, g.holder)
+	}
 	if need <= 0 {
 		return nil, true
-	}
-	if p.charged+need > p.most {
-		return nil, false
 	}
 	p.spare -= m.spare
 	m.spare = 0
@@ -297,18 +311,27 @@ func (p *Pool) fits(m *Tenant, charged int64) (collecting <-chan struct{}, fits 
 	return p.grant(m, min(max(need, step), p.most-p.charged)), true
 }
 
-// wait waits for the memory, for the end of ctx, or for growWithin.
+// wait waits for the memory, for the end of ctx, or until no grower was admitted for growWithin.
 func (g *grower) wait(ctx context.Context) error {
 	late := time.NewTimer(growWithin)
 	defer late.Stop()
 	p := g.tenant.pool
-	select {
-	case <-g.ready:
-		return nil
-	case <-ctx.Done():
-		p.forget(g)
-		return ctx.Err()
-	case <-late.C:
+	for {
+		select {
+		case <-g.ready:
+			return nil
+		case <-ctx.Done():
+			p.forget(g)
+			return ctx.Err()
+		case <-late.C:
+		}
+		p.mu.Lock()
+		left := growWithin - time.Since(p.grown)
+		p.mu.Unlock()
+		if left <= 0 {
+			break
+		}
+		late.Reset(left)
 	}
 	p.forget(g)
 	p.mu.Lock()
@@ -328,15 +351,15 @@ func (p *Pool) forget(g *grower) {
 func (p *Pool) admitGrowers() {
 	for len(p.growers) > 0 {
 		g := p.oldest()
-		collecting, fits := p.fits(g.tenant, g.charged)
+		collecting, fits := p.fits(g)
 		if !fits {
 			break
 		}
-		g.collecting = collecting
+		g.collecting, p.grown = collecting, time.Now()
 		p.growers = slices.DeleteFunc(p.growers, func(o *grower) bool { return o == g })
 		close(g.ready)
 	}
-	if len(p.growers) == 0 || p.active > len(p.growers) || slices.ContainsFunc(p.tenants, func(m *Tenant) bool { return m.ending }) {
+	if len(p.growers) == 0 || p.reclaim() || p.active > p.stuck() || slices.ContainsFunc(p.tenants, func(m *Tenant) bool { return m.ending }) {
 		return
 	}
 	if m := p.victim(); m != nil {
@@ -383,25 +406,37 @@ func (p *Pool) noRoom(m *Tenant) error {
 
 // Activate records that a branch of the run has the turn, where none had.
 func (p *Pool) Activate(seat *Seat) {
-	if p == nil || seat.active {
+	if p == nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if seat.active {
 		return
 	}
 	seat.active = true
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	p.active++
+	if seat.holder != nil {
+		seat.holder.active++
+	}
 }
 
 // Rest records that no branch of the run has the turn any more, and releases the slot.
 func (p *Pool) Rest(seat *Seat) {
-	if p == nil || !seat.active {
+	if p == nil {
 		return
 	}
-	seat.active = false
-	p.slots.release(seat)
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if !seat.active {
+		return
+	}
+	p.slots.release(seat)
+	seat.active = false
 	p.active--
+	if seat.holder != nil {
+		seat.holder.active--
+	}
 	p.admitGrowers()
 }
 
@@ -409,6 +444,13 @@ func (p *Pool) Rest(seat *Seat) {
 func (p *Pool) Compute(ctx context.Context, seat *Seat) {
 	if p != nil && !seat.slot {
 		p.slots.acquire(ctx, seat, &p.contended)
+	}
+}
+
+// Release releases the slot, if the run has one.
+func (p *Pool) Release(seat *Seat) {
+	if p != nil {
+		p.slots.release(seat)
 	}
 }
 

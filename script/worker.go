@@ -41,9 +41,10 @@ type nearBranch struct {
 	id     int64
 	inbox  chan *Message
 	cancel context.CancelCauseFunc
-	group  *nearGroup // its parallel() in progress
-	answer []byte     // the host's answer in the present effect
-	now    time.Time  // time at which the present effect is performed
+	group  *nearGroup    // its parallel() in progress
+	answer []byte        // the host's answer in the present effect
+	now    time.Time     // time at which the present effect is performed
+	since  time.Duration // for how long a worker before this one has performed it
 }
 
 // nearGroup is a parallel() in a worker.
@@ -264,8 +265,8 @@ func (r *Run) nearDo(b *branch, e Effect, perform func(context.Context) (json.Ra
 	answer := near.call(m)
 	for answer.Kind == messagePerform {
 		near.answer = nil
-		near.now = time.Unix(0, answer.Number(1))
-		res, failed = b.performNear(time.Duration(answer.Number(0)), perform)
+		near.now, near.since = time.Unix(0, answer.Number(performNow)), time.Duration(answer.Number(performSince))
+		res, failed = b.performNear(time.Duration(answer.Number(performLasts)), perform)
 		var failure *Failure
 		if errors.As(failed, &failure) {
 			failure.Message = Clip(failure.Message)

@@ -196,7 +196,7 @@ func (w *engine) stepContext(ctx context.Context, t *starlark.Thread, timeout ti
 	if d, ok := t.Local(deadlineKey).(time.Time); ok && d.Before(deadline) {
 		deadline = d
 	}
-	if d := time.Now().Add(timeout); timeout > 0 && d.Before(deadline) {
+	if d := time.Now().Add(timeout - script.Since(ctx)); timeout > 0 && d.Before(deadline) {
 		deadline = d
 	}
 	return context.WithDeadline(ctx, deadline)

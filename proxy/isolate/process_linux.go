@@ -60,6 +60,7 @@ func (s *starter) begin() {
 
 func (s *starter) serve() {
 	runtime.LockOSThread()
+	_ = unix.Setpriority(unix.PRIO_PROCESS, 0, niceness) // of this thread, and of workers from their first instruction on
 	for f := range s.requests {
 		f()
 	}

@@ -386,8 +386,8 @@ def run(params):
 		})
 	}
 	all.Wait()
-	if n := w.Running(); n > 1 {
-		t.Errorf("%d workers are left, want the spare one", n)
+	if n := w.Running(); n > mostSpare {
+		t.Errorf("%d workers are left, want the spare ones", n)
 	}
 	w.Close()
 	testkit.Eventually(t, "children or files are left", func() bool { return leftoversNow(t).within(before) && w.Running() == 0 })
@@ -435,7 +435,7 @@ func TestTimeAndCancellation(t *testing.T) {
 // TestTooManyWorkers fills the bound on workers.
 func TestTooManyWorkers(t *testing.T) {
 	w := newWorkers(t)
-	w.count = mostWorkers
+	w.count = mostWorkers + mostSpare
 	_, err := scripttest.Compile(t, forever).Run(t.Context(), script.RunOptions{Isolation: w})
 	var busy *script.Busy
 	if !errors.As(err, &busy) {
