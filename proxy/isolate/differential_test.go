@@ -143,6 +143,11 @@ func compare(t *testing.T, w *Workers, c program) {
 		ran[i].Journal = journals[i].texts()
 	}
 	same(t, "isolated", ran[1], ran[0])
+	record := &recorder{Memory: script.NewJournal()}
+	o.Journal = record
+	restless := observeRestless(t, w, p, o, world())
+	restless.Journal = record.texts()
+	same(t, "with several workers", restless, ran[0])
 	var again [2]remains
 	for i, isolation := range []script.Isolation{w, nil} { // the other one's journal
 		o.Isolation, o.Journal = isolation, journals[i]
