@@ -8,6 +8,7 @@ import (
 
 	"go.starlark.net/starlark"
 
+	"github.com/vmcp-dev/vmcp/internal/display"
 	"github.com/vmcp-dev/vmcp/script/internal/meter"
 )
 
@@ -55,15 +56,42 @@ func evalError(err error) *starlark.EvalError {
 
 // write returns the text of frames, with msg as the error.
 func write(frames []starlark.CallFrame, suffix, msg string) string {
-	var b strings.Builder
-	b.WriteString("Traceback (most recent call last):\n")
+	var lines []string
 	for _, f := range frames {
 		if inScript(f) {
-			fmt.Fprintf(&b, "  %s: in %s\n", f.Pos, f.Name)
+			lines = append(lines, "  "+display.ClipText(fmt.Sprintf("%s: in %s", f.Pos, f.Name), maxCall)+"\n")
 		}
 	}
+	inner := slices.Clone(lines)
+	slices.Reverse(inner)
+	first := fitting(lines)
+	last := min(fitting(inner), len(lines)-first)
+	var b strings.Builder
+	b.WriteString("Traceback (most recent call last):\n")
+	b.WriteString(strings.Join(lines[:first], ""))
+	if left := len(lines) - first - last; left > 0 {
+		fmt.Fprintf(&b, "  ... %d calls ...\n", left)
+	}
+	b.WriteString(strings.Join(lines[len(lines)-last:], ""))
 	fmt.Fprintf(&b, "Error%s: %s", suffix, msg)
 	return b.String()
+}
+
+// The calls of a backtrace have at most maxTrace bytes, the outermost and the innermost ones; each has at most maxCall.
+const (
+	maxTrace = 64 << 10
+	maxCall  = 1 << 10
+)
+
+// fitting returns how many of the first lines half of maxTrace has room for.
+func fitting(lines []string) int {
+	room := maxTrace / 2
+	for i, line := range lines {
+		if room -= len(line); room < 0 {
+			return i
+		}
+	}
+	return len(lines)
 }
 
 // inScript reports whether f is a frame of a script, not of a builtin.

@@ -4,12 +4,16 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"math"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 	"unicode/utf8"
 
 	"go.starlark.net/starlark"
+	"go.starlark.net/syntax"
 
 	"github.com/vmcp-dev/vmcp/script/internal/meter"
 )
@@ -184,7 +188,7 @@ func (r *Run) farMain(b *branch, entry string, args json.RawMessage) (*Result, e
 	}
 	m, err := r.drive(b, 0, &Message{Kind: messageRun, Numbers: []int64{numberOf(r.host != nil), r.began.UnixNano()}, Parts: [][]byte{[]byte(entry), args, limits}})
 	if err != nil {
-		return nil, err
+		return nil, b.far.placed(err)
 	}
 	if err := b.received(m.Part(0)); err != nil {
 		return nil, err
@@ -199,6 +203,27 @@ func (r *Run) farMain(b *branch, entry string, args json.RawMessage) (*Result, e
 		return nil, r.session.Refuse(wrong("a result that is neither a value nor content blocks"))
 	}
 	return res, nil
+}
+
+// placed adds the place of the present effect to an error that the worker does not know: it was given back.
+func (f *farBranch) placed(err error) error {
+	at := strings.Split(f.pos, ":")
+	n := len(at) - 2
+	if n < 1 || isSuspended(err) || errors.As(err, new(*Error)) {
+		return err
+	}
+	line, bad := strconv.ParseInt(at[n], 10, 32)
+	col, worse := strconv.ParseInt(at[n+1], 10, 32)
+	if bad != nil || worse != nil {
+		return err
+	}
+	file := strings.Join(at[:n], ":")
+	e := &Error{Msg: Clip(err.Error()), Pos: syntax.MakePosition(&file, int32(line), int32(col)), Err: err}
+	var limit *LimitError
+	if errors.As(err, &limit) && !limit.Pos.IsValid() {
+		limit.Pos = e.Pos
+	}
+	return e
 }
 
 func goodJSON(data []byte) bool { return json.Valid(data) && utf8.Valid(data) }
@@ -350,7 +375,7 @@ func (r *Run) serve(b *branch, m *Message) (*Message, error) {
 		return r.ask(b.ctx, b, m, Sent, nil, "")
 	case Parallel:
 		b.catch = int(arg(2))
-		return r.farParallel(b, arg(0), arg(1))
+		return r.farParallel(b, arg(0), arg(1), string(m.Part(0)))
 	case Do:
 		return r.farDo(b, m)
 	}
@@ -374,11 +399,12 @@ func (r *Run) farPrinted(m *Message, n int64) error {
 }
 
 // farParallel is a parallel() whose branches compute in the worker.
-func (r *Run) farParallel(b *branch, n, width int64) (*Message, error) {
+func (r *Run) farParallel(b *branch, n, width int64, pos string) (*Message, error) {
 	if n < 0 || n > math.MaxInt32 || width < 1 {
 		return nil, wrong("a parallel() of %d branches", n)
 	}
 	clear(b.far.failed)
+	b.far.pos = Clip(pos)
 	_, err := r.Parallel(b.thread, int(n), int(min(width, math.MaxInt32)), func(t *starlark.Thread, i int) (starlark.Value, error) {
 		return starlark.None, r.farBranch(branchOf(t), b, i)
 	})
@@ -391,6 +417,7 @@ func (r *Run) farParallel(b *branch, n, width int64) (*Message, error) {
 	} else {
 		answer.Parts = [][]byte{r.session.isolation.EncodeError(err)}
 	}
+	b.far.pos = ""
 	r.appendState(b, answer)
 	return answer, nil
 }
@@ -445,7 +472,7 @@ func (r *Run) farDo(b *branch, m *Message) (*Message, error) {
 		again.Parts = [][]byte{res, r.session.isolation.EncodeError(err)}
 		answer.again = &again
 	}
-	far.answer, far.performed, far.result = nil, nil, nil
+	far.answer, far.performed, far.result, far.pos = nil, nil, nil, ""
 	return answer, nil
 }
 

@@ -304,3 +304,26 @@ def run(p):
 		t.Errorf("got %+v", s)
 	}
 }
+
+// TestLongBacktraces: of many calls with long names, a backtrace has the outermost and the innermost.
+func TestLongBacktraces(t *testing.T) {
+	name := strings.Repeat("n", 80_000)
+	p := scripttest.Compile(t, "def "+name+"(n):\n    return "+name+"(n - 1) if n else 1 // 0\ndef run(params):\n    return "+name+"(190)\n")
+	_, err := p.Run(t.Context(), script.RunOptions{})
+	var e *script.Error
+	if !errors.As(err, &e) || e.Pos.Line != 2 {
+		t.Fatalf("Run = %.200v", err)
+	}
+	lines := strings.Split(e.Backtrace, "\n")
+	if n := len(e.Backtrace); n > 66<<10 || n < 32<<10 {
+		t.Errorf("the backtrace has %d bytes", n)
+	}
+	for i, want := range map[int]string{1: "in run", len(lines) - 2: "2:", len(lines) - 1: "Error: floored division by zero"} {
+		if !strings.Contains(lines[i], want) {
+			t.Errorf("line %d is %.100q, want %q", i, lines[i], want)
+		}
+	}
+	if !strings.Contains(e.Backtrace, "\n  ... ") {
+		t.Error("it does not say how many calls are left out")
+	}
+}

@@ -270,8 +270,8 @@ func (s *session) repeat(c Channel, r record) error {
 // Granted sets how many bytes of memory the runs may use; it also bounds what they may send in one frame.
 func (s *session) Granted(bytes int64) { s.granted.Store(max(s.granted.Load(), bytes)) }
 
-// most bounds a frame of the worker, in bytes.
-func (s *session) most() int64 { return max(s.granted.Load(), s.o.Answers) + 64<<10 }
+// most bounds a frame of the worker, in bytes. There is room for an error with its backtrace.
+func (s *session) most() int64 { return max(s.granted.Load(), s.o.Answers) + 1<<20 }
 
 // Refuse ends the run with err, and returns err.
 func (s *session) Refuse(err error) error {

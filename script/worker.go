@@ -311,7 +311,9 @@ func (r *Run) nearParallel(b *branch, n, width int, call func(t *starlark.Thread
 	b.counter++
 	g := &nearGroup{call: call, results: map[int]starlark.Value{}, errs: map[int]error{}}
 	b.near.group = g
-	m := b.near.call(r.message(b, Parallel, int64(n), int64(width), numberOf(b.catch > 0)))
+	ask := r.message(b, Parallel, int64(n), int64(width), numberOf(b.catch > 0))
+	ask.Parts = [][]byte{[]byte(innermost(b.thread).String())}
+	m := b.near.call(ask)
 	b.near.group = nil
 	r.given(b, m)
 	b.unsure = int(m.Number(1))

@@ -386,6 +386,7 @@ func TestPrograms(t *testing.T) {
 		"unanswered":      {source: `def run(params): return [elicit("?", when_unavailable="decline").action, elicit("!")]`},
 		"later":           {source: "def run(params):\n  call_tool(\"reply\", {\"later\": True})\n  return elicit(\"who?\")"},
 		"join":            {source: `def run(params): return try_call_tool("echo", {"r": retry(lambda: parallel(lambda n: call_tool("a") if n else fail("no"), [0]), max_attempts=2, delay=0)})`},
+		"long_names":      {source: strings.ReplaceAll("def f(n):\n  return f(n - 1) if n else 1 // 0\ndef run(params): f(90)", "f(", strings.Repeat("f", 50000)+"("), limits: script.Limits{Result: 1000}},
 		"libraries":       {source: "load(\"workflow.star\", \"call\")\ndef run(params): return call(\"nothing\", {}, step=\"s\")"},
 	} {
 		c.name = name
