@@ -11,13 +11,17 @@ import (
 // account is the ledger of a run, with the room in the pool, as its meter uses it.
 type account struct{ *Run }
 
-// Grant reserves a portion of the ledger, and for memory also room in the pool.
+// Grant reserves a portion of the ledger, and for memory also room in the pool. One operation may take much memory, such as
+// decoding a long answer: between its portions it shares the slot, and ends with the run.
 func (a account) Grant(need, want meter.Amount) (meter.Amount, error) {
 	got, err := a.ledger.Grant(need, want)
 	if err != nil || got.Memory == 0 {
 		return got, err
 	}
-	return got, a.grow()
+	if err := a.grow(); err != nil {
+		return got, err
+	}
+	return got, a.check()
 }
 
 // Left returns what can still be granted.

@@ -78,6 +78,7 @@ type Tenant struct {
 type Seat struct {
 	active bool      // a branch has the turn; guarded by pool.mu
 	slot   bool      // it has a slot
+	lent   bool      // of the pool's lent ones
 	since  time.Time // when others began to wait for the slot; zero for none
 	holder *holder   // of an isolated run
 }
@@ -111,7 +112,7 @@ const (
 // charged whenever that changes by a step; it may be nil.
 func NewPool(memory int64, slots int, noted Noted) *Pool {
 	p := &Pool{noted: noted}
-	p.slots.free = slots
+	p.slots.all, p.slots.free = slots, slots
 	p.SetMemory(memory)
 	return p
 }
@@ -513,14 +514,25 @@ func (p *Pool) Usage() Use {
 }
 
 // slots are acquired in the order of the requests for them.
+//
+// A slot is passed between operations. While one operation takes long and others wait, one more slot is lent to these, for
+// each that there is: it is passed on among them until a run that has a slot of its own releases that.
 type slots struct {
 	mu      sync.Mutex
+	all     int // that there are, without those lent
 	free    int
-	waiting []chan struct{}
+	lent    int
+	waiting []chan bool // each gets whether its slot is lent
+	passed  time.Time   // when a slot was passed last
+	late    *time.Timer // lends one; nil: nobody waits
 }
 
-// turnTime is how long a run may compute while others wait for its slot.
-const turnTime = 10 * time.Millisecond
+const (
+	// turnTime is how long a run may compute while others wait for its slot.
+	turnTime = 10 * time.Millisecond
+	// lendAfter is how long no slot may be passed while runs wait until one is lent.
+	lendAfter = 3 * turnTime
+)
 
 // acquire waits for a slot, or for the end of ctx.
 func (s *slots) acquire(ctx context.Context, seat *Seat, contended *atomic.Bool) {
@@ -528,16 +540,22 @@ func (s *slots) acquire(ctx context.Context, seat *Seat, contended *atomic.Bool)
 	if s.free > 0 {
 		s.free--
 		s.mu.Unlock()
-		seat.slot, seat.since = true, time.Time{}
+		seat.slot, seat.lent, seat.since = true, false, time.Time{}
 		return
 	}
-	turn := make(chan struct{})
+	turn := make(chan bool, 1)
+	if len(s.waiting) == 0 {
+		s.passed = time.Now()
+	}
 	s.waiting = append(s.waiting, turn)
+	if s.late == nil {
+		s.late = time.AfterFunc(lendAfter, s.lend)
+	}
 	contended.Store(true)
 	s.mu.Unlock()
 	select {
-	case <-turn:
-		seat.slot, seat.since = true, time.Now()
+	case lent := <-turn:
+		seat.slot, seat.lent, seat.since = true, lent, time.Now()
 	case <-ctx.Done():
 		s.forget(turn)
 	}
@@ -546,15 +564,31 @@ func (s *slots) acquire(ctx context.Context, seat *Seat, contended *atomic.Bool)
 	s.mu.Unlock()
 }
 
+// lend lends a slot to the next that waits, if none was passed for lendAfter.
+func (s *slots) lend() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.late = nil
+	if len(s.waiting) == 0 {
+		return
+	}
+	left := lendAfter - time.Since(s.passed)
+	if left <= 0 && s.lent < s.all {
+		s.lent++
+		s.pass(true)
+	}
+	s.late = time.AfterFunc(max(left, turnTime), s.lend)
+}
+
 // forget removes turn from the waiting; a slot that it was given meanwhile is passed on.
-func (s *slots) forget(turn chan struct{}) {
+func (s *slots) forget(turn chan bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if i := slices.Index(s.waiting, turn); i >= 0 {
 		s.waiting = slices.Delete(s.waiting, i, i+1)
 		return
 	}
-	s.pass()
+	s.leave(<-turn)
 }
 
 // release releases the slot of a run, if it has one.
@@ -565,15 +599,25 @@ func (s *slots) release(seat *Seat) {
 	seat.slot = false
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.pass()
+	s.leave(seat.lent)
+}
+
+// leave takes back a slot. The caller holds the mutex.
+func (s *slots) leave(lent bool) {
+	if s.lent > 0 && (!lent || len(s.waiting) == 0) { // one of those that are lent is not any more
+		s.lent--
+		return
+	}
+	s.pass(lent && s.lent > 0)
 }
 
 // pass gives a slot to the next that waits. The caller holds the mutex.
-func (s *slots) pass() {
+func (s *slots) pass(lent bool) {
 	if len(s.waiting) == 0 {
 		s.free++
 		return
 	}
-	close(s.waiting[0])
+	s.passed = time.Now()
+	s.waiting[0] <- lent
 	s.waiting = s.waiting[1:]
 }

@@ -11,6 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"go.starlark.net/starlark"
+
 	"github.com/vmcp-dev/vmcp/builtins"
 	"github.com/vmcp-dev/vmcp/builtins/scripttest"
 	"github.com/vmcp-dev/vmcp/script"
@@ -399,4 +401,41 @@ func TestRoomForAnswers(t *testing.T) {
 		}
 		one(256 << 20)
 	})
+}
+
+// TestALongOperationHoldsUpNobody: while one operation takes long with the only slot, other runs compute.
+func TestALongOperationHoldsUpNobody(t *testing.T) {
+	begun, end := make(chan struct{}), make(chan struct{})
+	long := starlark.NewBuiltin("long", func(*starlark.Thread, *starlark.Builtin, starlark.Tuple, []starlark.Tuple) (starlark.Value, error) {
+		begun <- struct{}{}
+		<-end
+		return starlark.None, nil
+	})
+	pool := script.NewPool(1<<30, 1, nil)
+	slow := compile(t, "def run(params): return long()", starlark.StringDict{"long": long})
+	var all sync.WaitGroup
+	all.Go(func() {
+		if _, err := slow.Run(t.Context(), script.RunOptions{Pool: pool}); err != nil {
+			t.Error(err)
+		}
+	})
+	<-begun
+	short := scripttest.Compile(t, `def run(params): return [i for i in range(10000)][0]`)
+	for range 3 {
+		for range 3 {
+			all.Go(func() {
+				if _, err := short.Run(t.Context(), script.RunOptions{Pool: pool}); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		if _, err := short.Run(t.Context(), script.RunOptions{Pool: pool}); err != nil {
+			t.Error(err)
+		}
+	}
+	close(end)
+	all.Wait()
+	if use := pool.Usage(); use.Charged != 0 || use.Active != 0 || use.Free != 1 {
+		t.Errorf("the pool has %+v; want 0 bytes, 0 runs, 1 free slot", use)
+	}
 }

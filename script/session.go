@@ -44,7 +44,7 @@ const (
 	// stopWithin is how long a worker may continue when its run is to end.
 	stopWithin = time.Second
 	// lookAfter is how long a branch computes in the worker before its slot is offered to other runs.
-	lookAfter = 50 * time.Millisecond
+	lookAfter = 2 * turnTime
 )
 
 // sessionOptions say what a session works with.
