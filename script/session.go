@@ -42,7 +42,7 @@ func wrong(format string, args ...any) error {
 
 const (
 	// stopWithin is how long a worker may continue when its run is to end.
-	stopWithin = time.Second
+	stopWithin = 5 * time.Second
 	// lookAfter is how long a branch computes in the worker before its slot is offered to other runs.
 	lookAfter = 2 * turnTime
 )

@@ -53,7 +53,7 @@ var (
 	descUnpinned   = prometheus.NewDesc("vmcp_pin_violations", "Entries of the backend, and its instructions, that differ from their pins.", []string{"backend"}, nil)
 	descProblems   = prometheus.NewDesc("vmcp_catalog_problems", "Entries that were dropped or refused.", nil, nil)
 	descSuspended  = prometheus.NewDesc("vmcp_parked_calls", "Suspended calls, which wait for an answer in another request.", nil, nil)
-	descWorkers    = prometheus.NewDesc("vmcp_script_workers", "Worker processes of isolated scripts, with the one that is ready for the next run.", nil, nil)
+	descWorkers    = prometheus.NewDesc("vmcp_script_workers", "Worker processes of isolated scripts, with those that are ready for the next runs.", nil, nil)
 	descRuns       = prometheus.NewDesc("vmcp_runs", "Runs of scripted tools in their store, by state. Processes that share a store show the same.", []string{"state"}, nil)
 	descOldest     = prometheus.NewDesc("vmcp_runs_oldest_waiting_seconds", "The longest time that a run has waited for an answer; 0 for none.", nil, nil)
 	descKept       = prometheus.NewDesc("vmcp_runs_kept_bytes", "Memory of the runs of scripted tools that are kept in memory and not executed; 0 with a database.", nil, nil)
