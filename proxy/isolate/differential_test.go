@@ -120,9 +120,10 @@ type program struct {
 	limits       script.Limits
 	origin       diag.Origin
 	functions    []string // that it is compiled for; the last one is run
+	restless     bool     // also with several workers, which else is left to thorough tests
 }
 
-// compare runs a program in both ways, and each over the journal of the other.
+// compare runs a program in both ways, each over the journal of the other, and with a worker that is given back at every wait.
 func compare(t *testing.T, w *Workers, c program) {
 	t.Helper()
 	p, err := script.Compile(script.File{Name: c.name + ".star", Source: []byte(c.source), Origin: c.origin}, legacy.With(script.Options{Builtins: builtins.All(), Functions: c.functions}))
@@ -143,11 +144,13 @@ func compare(t *testing.T, w *Workers, c program) {
 		ran[i].Journal = journals[i].texts()
 	}
 	same(t, "isolated", ran[1], ran[0])
-	record := &recorder{Memory: script.NewJournal()}
-	o.Journal = record
-	restless := observeRestless(t, w, p, o, world())
-	restless.Journal = record.texts()
-	same(t, "with several workers", restless, ran[0])
+	if testmode.Thorough() || c.restless {
+		record := &recorder{Memory: script.NewJournal()}
+		o.Journal = record
+		several := observeRestless(t, w, p, o, world())
+		several.Journal = record.texts()
+		same(t, "with several workers", several, ran[0])
+	}
 	var again [2]remains
 	for i, isolation := range []script.Isolation{w, nil} { // the other one's journal
 		o.Isolation, o.Journal = isolation, journals[i]
@@ -374,18 +377,18 @@ func TestPrograms(t *testing.T) {
 		"memory":          {source: "def run(params):\n  l = []\n  while True: l.append(\"x\" * 100000 + str(len(l)))"},
 		"bad_utf8":        {source: `def run(params): fail("é"[:1])`},
 		"odd_message":     {source: `def run(params): fail(json.decode('"\\ud800"'))`},
-		"second":          {source: several, functions: []string{"one", "two"}, args: `{"n":[1]}`},
+		"second":          {restless: true, source: several, functions: []string{"one", "two"}, args: `{"n":[1]}`},
 		"second_fails":    {source: several, functions: []string{"run", "two"}, args: `{"fail":true}`},
 		"second_no_json":  {source: several, functions: []string{"one", "three"}},
 		"missing":         {source: `def run(params): return {"alpha": 1}["alpa"]`},
 		"caught":          {source: `def run(params): return [try_call_tool(n).kind for n in ["a", "down", "refuse", "malformed", "nothing", "denied"]]`},
-		"retried":         {source: `def run(params): return retry(lambda: call_tool("flaky", {"failures": 2}), delay=0)`},
+		"retried":         {restless: true, source: `def run(params): return retry(lambda: call_tool("flaky", {"failures": 2}), delay=0)`},
 		"given_up":        {source: `def run(params): return retry(lambda: call_tool("down"), delay=0)`},
 		"timeout":         {source: `def run(params): return call_tool("hang", timeout="50ms")`},
-		"caught_late":     {source: `def run(params): return try_call_tool("hang", timeout="50ms").error`},
+		"caught_late":     {restless: true, source: `def run(params): return try_call_tool("hang", timeout="50ms").error`},
 		"unanswered":      {source: `def run(params): return [elicit("?", when_unavailable="decline").action, elicit("!")]`},
 		"later":           {source: "def run(params):\n  call_tool(\"reply\", {\"later\": True})\n  return elicit(\"who?\")"},
-		"join":            {source: `def run(params): return try_call_tool("echo", {"r": retry(lambda: parallel(lambda n: call_tool("a") if n else fail("no"), [0]), max_attempts=2, delay=0)})`},
+		"join":            {restless: true, source: `def run(params): return try_call_tool("echo", {"r": retry(lambda: parallel(lambda n: call_tool("a") if n else fail("no"), [0]), max_attempts=2, delay=0)})`},
 		"long_names":      {source: strings.ReplaceAll("def f(n):\n  return f(n - 1) if n else 1 // 0\ndef run(params): f(90)", "f(", strings.Repeat("f", 50000)+"("), limits: script.Limits{Result: 1000}},
 		"libraries":       {source: "load(\"workflow.star\", \"call\")\ndef run(params): return call(\"nothing\", {}, step=\"s\")"},
 	} {

@@ -11,7 +11,7 @@ import (
 
 // frames sends and receives frames over a pair of pipes, each after its length in four bytes.
 type frames struct {
-	in  io.Reader
+	in  io.Reader // buffered: a short frame is one read
 	out io.Writer
 
 	sending sync.Mutex

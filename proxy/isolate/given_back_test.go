@@ -108,14 +108,14 @@ func observeWanted(t *testing.T, w *watched, p *script.Program, o script.RunOpti
 	return observe(ctx, p, o, h)
 }
 
-// TestAThousandThatWait runs far more scripts than there may be workers, with the default bounds. Each waits twice.
+// TestAThousandThatWait runs far more scripts than there may be workers, a thousand with the default bounds. Each waits twice.
 func TestAThousandThatWait(t *testing.T) {
-	n := 120
+	n, memory := 12, int64(4*script.WorkerMemory)
 	if testmode.Thorough() {
-		n = 1000
+		n, memory = 1000, 2<<30
 	}
 	w := &watched{Workers: newWorkers(t)}
-	pool := script.NewPool(2<<30, 1, nil)
+	pool := script.NewPool(memory, 1, nil)
 	p := scripttest.Compile(t, `
 def run(params):
     sleep(1)

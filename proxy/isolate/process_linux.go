@@ -1,6 +1,7 @@
 package isolate
 
 import (
+	"bufio"
 	"bytes"
 	"errors"
 	"fmt"
@@ -31,11 +32,12 @@ const (
 // process is the parent's side of a worker process.
 type process struct {
 	frames
-	cmd   *exec.Cmd
-	space int64 // limit on the address space; 0 before there is one
-	words tail
-	gone  chan struct{} // closed when the process has ended and was waited for
-	ended error         // set before gone closes
+	answers io.Closer // what frames reads
+	cmd     *exec.Cmd
+	space   int64 // limit on the address space; 0 before there is one
+	words   tail
+	gone    chan struct{} // closed when the process has ended and was waited for
+	ended   error         // set before gone closes
 
 	once   sync.Once
 	closed chan struct{} // by Close
@@ -131,7 +133,7 @@ func (s *starter) launch() (*process, error) {
 		return nil, err
 	}
 	defer out.Close()
-	p.frames = frames{in: answers, out: requests}
+	p.frames, p.answers = frames{in: bufio.NewReader(answers), out: requests}, answers
 	p.cmd.Stdin, p.cmd.Stdout = in, out
 	started := make(chan error)
 	s.requests <- func() { started <- p.cmd.Start() }
@@ -243,7 +245,7 @@ func (p *process) Close() {
 		p.kill()
 		<-p.gone
 		p.out.(io.Closer).Close()
-		p.in.(io.Closer).Close()
+		p.answers.Close()
 	})
 }
 

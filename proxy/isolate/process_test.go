@@ -3,6 +3,7 @@
 package isolate
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -42,7 +43,7 @@ func TestMain(m *testing.M) {
 
 // beBad is a compromised worker.
 func beBad(how string) {
-	channel := &workerPipes{frames{in: os.NewFile(0, "in"), out: os.NewFile(1, "out")}}
+	channel := &workerPipes{frames{in: bufio.NewReader(os.NewFile(0, "in")), out: os.NewFile(1, "out")}}
 	if how == "another program" {
 		fmt.Println("hello")
 		return

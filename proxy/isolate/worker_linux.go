@@ -1,6 +1,7 @@
 package isolate
 
 import (
+	"bufio"
 	"fmt"
 	"os"
 	"runtime"
@@ -74,7 +75,7 @@ func pipes() (*workerPipes, error) {
 			return nil, err
 		}
 	}
-	return &workerPipes{frames{in: os.NewFile(0, "in"), out: os.NewFile(1, "out")}}, nil
+	return &workerPipes{frames{in: bufio.NewReader(os.NewFile(0, "in")), out: os.NewFile(1, "out")}}, nil
 }
 
 // closeOthers closes all open files besides the pipes: what was inherited despite closeOnExec, and the files of cgroup
