@@ -77,6 +77,8 @@ const (
 	WorkerMemory = 24 << 20
 	// MostWorkers bounds the workers of the runs in a pool.
 	MostWorkers = 256
+	// fewWorkers is how many workers a run may have had, one after the other, before it keeps one for longer.
+	fewWorkers = 5
 	// mostText bounds the names in a message, in bytes.
 	mostText = 4 << 10
 )
@@ -153,17 +155,18 @@ func (r *Run) workerClosed() {
 }
 
 // spares reports whether the worker of r may be given to another run: r waits for a person or for the end of a sleep, or
-// has waited for something else for longer than Isolation.Patience. With every worker that it had, r keeps the next for
-// four times as long, since each repeats what was computed before.
+// has waited for something else for longer than Isolation.Patience. Each further worker repeats what was computed before,
+// so from the fifth on r keeps it for much longer.
 func (r *Run) spares() bool {
-	idle, n := r.session.Idle(), 2*min(r.session.workers.Load()-1, 10)
-	if r.turns.watch.Asleep() {
-		n -= 2
+	patience := r.session.isolation.Patience()
+	switch n := r.session.workers.Load(); {
+	case n >= fewWorkers:
+		patience <<= 2 * min(n-1, 10)
+	case r.turns.watch.Asleep():
+		patience = 0
 	}
-	if n < 0 {
-		return idle > 0
-	}
-	return idle > 0 && idle >= r.session.isolation.Patience()<<n
+	idle := r.session.Idle()
+	return idle > 0 && idle >= patience
 }
 
 // closeSession ends the worker, unless it belongs to the run that called r.

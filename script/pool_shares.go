@@ -360,7 +360,7 @@ func (p *Pool) admitGrowers() {
 		p.growers = slices.DeleteFunc(p.growers, func(o *grower) bool { return o == g })
 		close(g.ready)
 	}
-	if len(p.growers) == 0 || p.reclaim() || p.active > p.stuck() || slices.ContainsFunc(p.tenants, func(m *Tenant) bool { return m.ending }) {
+	if len(p.growers) == 0 || p.reclaim() || p.active > p.stuck() || p.strip() || slices.ContainsFunc(p.tenants, func(m *Tenant) bool { return m.ending }) {
 		return
 	}
 	if m := p.victim(); m != nil {

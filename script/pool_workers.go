@@ -60,13 +60,40 @@ func (p *Pool) Dismiss(h *holder) {
 }
 
 // stuck returns how many runs of which a branch has the turn wait for memory or a worker. The caller holds the mutex.
-func (p *Pool) stuck() (n int) {
+func (p *Pool) stuck() int { return p.waiting(func(*grower) bool { return true }) }
+
+// waiting counts the growers of runs of which a branch has the turn. The caller holds the mutex.
+func (p *Pool) waiting(of func(*grower) bool) (n int) {
 	for _, g := range p.growers {
-		if g.seat.active {
+		if g.seat.active && of(g) {
 			n++
 		}
 	}
 	return n
+}
+
+// strip takes the worker of the youngest run that waits for memory itself, when all runs do; the oldest keeps its own. It
+// reports whether one was found. The caller holds the mutex.
+func (p *Pool) strip() bool {
+	oldest := p.oldest().tenant
+	for _, m := range slices.Backward(p.tenants) {
+		for _, h := range p.holders {
+			if h.tenant != m || m == oldest || p.waiting(func(g *grower) bool { return g.seat.holder == h }) < h.active {
+				continue
+			}
+			p.end(h)
+			return true
+		}
+	}
+	return false
+}
+
+// end starts taking a worker away. The caller holds the mutex.
+func (p *Pool) end(h *holder) {
+	if !h.ending {
+		h.ending = true
+		h.returning.Go(func() { p.takeBack(h) })
+	}
 }
 
 // reclaim takes workers away from runs that wait, at most one for each grower. It reports whether there are workers
@@ -83,8 +110,7 @@ func (p *Pool) reclaim() (some bool) {
 			want--
 		case want > 0 && h.idle():
 			want--
-			h.ending = true
-			h.returning.Go(func() { p.takeBack(h) })
+			p.end(h)
 		}
 	}
 	if some && p.look == nil {

@@ -67,8 +67,8 @@ type sessionOptions struct {
 // It has a worker from the first message to a branch on. While the worker has nothing to compute it can be ended
 // (GiveBack), for the sake of other runs. With the next message there is another one, which is first told what the others
 // were told (records): the same program, with the same answers to the same effects, is then at the same points. What
-// it asks the ledger and the log meanwhile was granted and written before, so it is granted anything; the counts are
-// those of the next message that passes the turn.
+// it asks of ledger and log on the way was charged before, so it is granted anything; the counts are those of the next
+// message that passes the turn. Where the worker was in the middle of computing, it gets the same grants again.
 type session struct {
 	o         sessionOptions
 	granted   atomic.Int64  // bytes of memory granted to all its runs
@@ -93,8 +93,10 @@ type record struct {
 	m      *Message // nil: it is not needed any more
 	root   int64    // of the branch
 	sent   time.Time
-	answer Kind   // of the worker's next message; 0 for none
-	hash   uint64 // of the effect that the worker asked for, if it did
+	answer Kind       // of the worker's next message; 0 for none, or while it is open
+	hash   uint64     // of the effect that the worker asked for, if it did
+	open   bool       // the worker computes, or waits for the answer to a charge
+	paid   []*Message // while it is open: the answers to charges since
 }
 
 var recordSeed = maphash.MakeSeed()
@@ -248,7 +250,7 @@ func (s *session) repeat(c Channel, r record) error {
 		if err := c.Send(m.Encode()...); err != nil {
 			return &WorkerError{Why: err.Error()}
 		}
-		if r.answer == 0 {
+		if r.answer == 0 && !r.open {
 			return nil
 		}
 		said, err := receive(c, s.most())
@@ -257,13 +259,17 @@ func (s *session) repeat(c Channel, r record) error {
 			return err
 		case said.Branch != r.m.Branch:
 			return wrong("no such branch")
+		case r.open && said.Kind.charges() && len(r.paid) == 0:
+			return nil // this one is still to be answered
+		case r.open && said.Kind.charges():
+			m, r.paid = r.paid[0], r.paid[1:]
 		case said.Kind.charges():
 			m = said.permit()
-			continue
 		case said.Kind != r.answer, hashOf(said) != r.hash:
 			return &WorkerError{Why: "it did something else than the worker before it"}
+		default:
+			return nil
 		}
-		return nil
 	}
 }
 
@@ -338,7 +344,7 @@ func (s *session) dispatch(m *Message) error {
 	}
 	b.owed, b.asked = false, m.Kind
 	if b.told != nil && !m.Kind.charges() {
-		b.told.answer, b.told.hash = m.Kind, hashOf(m)
+		b.told.answer, b.told.hash, b.told.open, b.told.paid = m.Kind, hashOf(m), false, nil
 		b.told = nil
 	}
 	if s.owed--; s.owed == 0 {
@@ -438,9 +444,10 @@ func (b *sessionBranch) Send(ctx context.Context, m *Message) error {
 func (b *sessionBranch) note(m *Message) {
 	s := b.session
 	if b.asked.charges() {
+		b.told.paid = append(b.told.paid, m)
 		return
 	}
-	r := &record{m: m, root: b.root, sent: time.Now()}
+	r := &record{m: m, root: b.root, sent: time.Now(), open: true}
 	switch {
 	case m.Kind == messagePerform, m.Kind == reply && len(b.effect) > 0:
 		b.effect = append(b.effect, r)
