@@ -308,7 +308,7 @@ func (p *Pool) fits(g *grower) (collecting <-chan struct{}, fits bool) {
 	}
 	p.spare -= m.spare
 	m.spare = 0
-	step := min(max(m.granted/4, leastGrowth), mostGrowth)
+	step := min(max((m.granted-p.lent(m))/4, leastGrowth), mostGrowth)
 	return p.grant(m, min(max(need, step), p.most-p.charged)), true
 }
 

@@ -59,6 +59,16 @@ func (p *Pool) Dismiss(h *holder) {
 	p.admitGrowers()
 }
 
+// lent returns the memory of the workers that m has, which it does not keep. The caller holds the mutex.
+func (p *Pool) lent(m *Tenant) (n int64) {
+	for _, h := range p.holders {
+		if h.tenant == m {
+			n += WorkerMemory
+		}
+	}
+	return n
+}
+
 // stuck returns how many runs of which a branch has the turn wait for memory or a worker. The caller holds the mutex.
 func (p *Pool) stuck() int { return p.waiting(func(*grower) bool { return true }) }
 

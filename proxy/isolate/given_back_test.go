@@ -33,7 +33,7 @@ type watchedChannel struct {
 	closed func()
 }
 
-func (c watchedChannel) Close() {
+func (c *watchedChannel) Close() {
 	c.Channel.Close()
 	c.closed()
 }
@@ -45,7 +45,7 @@ func (w *watched) Open(ctx context.Context, l script.Limits) (script.Channel, er
 	}
 	w.open.Add(1)
 	w.opened.Add(1)
-	return watchedChannel{c, sync.OnceFunc(func() { w.open.Add(-1) })}, nil
+	return &watchedChannel{c, sync.OnceFunc(func() { w.open.Add(-1) })}, nil
 }
 
 func (w *watched) Ask(ctx context.Context, host any, q script.Asked) ([][]byte, error) {

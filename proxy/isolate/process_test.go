@@ -402,6 +402,7 @@ func TestTimeAndCancellation(t *testing.T) {
 		"computes": forever,
 		"waits":    "\ndef run(params):\n    call_tool(\"hang\")\n",
 		"caught":   "\ndef run(params):\n    while True: try_call_tool(\"hang\")\n",
+		"decodes":  "\ndef run(params):\n    s = json.encode(list(range(500000)))\n    while True: json.decode(s)\n",
 		"sleeps":   "\ndef run(params):\n    sleep(\"1h\")\n",
 		"branches": "\ndef run(params):\n    parallel(lambda n: call_tool(\"hang\"), range(20))\n",
 	} {
