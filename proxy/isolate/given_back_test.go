@@ -122,7 +122,7 @@ def run(params):
         sleep(1)
     return call_tool("gate", {"n": params["n"]})["n"] + 1
 `)
-	arrived, open := make(chan struct{}, n), make(chan struct{})
+	arrived, open := make(chan struct{}, 2*n), make(chan struct{})
 	h := &scripttest.Host{Tools: map[string]scripttest.Tool{"gate": func(ctx context.Context, args json.RawMessage) (json.RawMessage, error) {
 		arrived <- struct{}{}
 		<-open // all wait at the same time
@@ -134,6 +134,7 @@ def run(params):
 			res, err := p.Run(t.Context(), script.RunOptions{Isolation: w, Host: h, Pool: pool, Args: json.RawMessage(fmt.Sprintf(`{"n":%d,"naps":%v}`, i, n < 100))})
 			if err != nil || string(res.Structured) != strconv.Itoa(i+1) {
 				t.Errorf("run %d: %v", i, err)
+				arrived <- struct{}{} // nobody waits for it
 			}
 		})
 	}
