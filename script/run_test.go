@@ -307,9 +307,9 @@ def run(p):
 
 // TestLongBacktraces: of many calls with long names, a backtrace has the outermost and the innermost.
 func TestLongBacktraces(t *testing.T) {
-	name := strings.Repeat("n", 80_000)
-	p := scripttest.Compile(t, "def "+name+"(n):\n    return "+name+"(n - 1) if n else 1 // 0\ndef run(params):\n    return "+name+"(190)\n")
-	_, err := p.Run(t.Context(), script.RunOptions{})
+	name := strings.Repeat("n", 250)
+	p := scripttest.Compile(t, "def "+name+"(n):\n    return "+name+"(n - 1) if n else 1 // 0\ndef run(params):\n    return "+name+"(400)\n")
+	_, err := p.Run(t.Context(), script.RunOptions{Limits: script.Limits{CallDepth: 500}})
 	var e *script.Error
 	if !errors.As(err, &e) || e.Pos.Line != 2 {
 		t.Fatalf("Run = %.200v", err)
