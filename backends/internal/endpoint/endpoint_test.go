@@ -174,8 +174,8 @@ func TestAMoveEnds(t *testing.T) {
 		"gone":                  {wire.ToolsCall, answer(404, "text/plain", "no"), "no", false},
 		"unavailable":           {wire.ToolsCall, answer(503, "application/json", "{}"), "{}", false},
 		"broken":                {wire.ToolsCall, broken, "", false},
-		"a temporary redirect":  {wire.Initialize, http.RedirectHandler("/login", 302).ServeHTTP, "log in", false},
-		"redirected for ever":   {wire.Initialize, http.RedirectHandler("/new", 307).ServeHTTP, "", false},
+		"a temporary redirect":  {wire.Initialize, http.RedirectHandler("/login", http.StatusFound).ServeHTTP, "log in", false},
+		"redirected for ever":   {wire.Initialize, http.RedirectHandler("/new", http.StatusTemporaryRedirect).ServeHTTP, "", false},
 	} {
 		var asked, moved int
 		mux := http.NewServeMux()
