@@ -16,9 +16,9 @@ import (
 // onOffer is a FrameWriter that calls a function for each frame.
 type onOffer func(frame []byte)
 
-func (f onOffer) Offer(frame []byte) { f(frame) }
-func (f onOffer) Send(frame []byte)  { f(frame) }
-func (onOffer) Request(context.Context, []byte)       {}
+func (f onOffer) Offer(frame []byte)            { f(frame) }
+func (f onOffer) Send(frame []byte)             { f(frame) }
+func (onOffer) Request(context.Context, []byte) {}
 
 // TestNoChangeIsLostAfterTheAcknowledgement: when a client gets the acknowledgement, its stream is registered, and
 // nothing is sent before.
