@@ -23,12 +23,7 @@ func testDrain(t *testing.T, pg *runstest.Server) {
 	w.lease = "10m"
 	w.configure("a")
 	w.ledger.slow = 500 * time.Millisecond
-	for _, r := range w.replicas {
-		r.start("--shutdown-delay", "200ms", "--drain-time", "300ms")
-	}
-	for _, r := range w.replicas {
-		r.awaitReady()
-	}
+	w.start("--shutdown-delay", "200ms", "--drain-time", "300ms")
 	first := w.replicas[0]
 	r := w.newRun(first.url(), "slow", "drained")
 	r.repeats = true

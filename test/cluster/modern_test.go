@@ -18,7 +18,10 @@ import (
 
 // testQuestionsAnywhere: 24 scripts with questions, whose requests arrive at any replica; no request is retried.
 func testQuestionsAnywhere(t *testing.T, pg *runstest.Server) {
-	w := started(t, pg, "")
+	w := newWorld(t, pg, "")
+	w.lease = "1m" // nobody is killed, and the machine may be busy
+	w.configure("a")
+	w.start()
 	for _, kept := range []bool{false, true} {
 		b := w.balanced(kept, 0)
 		var all sync.WaitGroup

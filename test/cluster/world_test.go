@@ -155,13 +155,18 @@ func newWorld(t testing.TB, pg *runstest.Server, settings string) *world {
 // started is a world whose replicas are ready.
 func started(t testing.TB, pg *runstest.Server, settings string, flags ...string) *world {
 	w := newWorld(t, pg, settings)
+	w.start(flags...)
+	return w
+}
+
+// start starts all replicas.
+func (w *world) start(flags ...string) {
 	for _, r := range w.replicas {
 		r.start(flags...)
 	}
 	for _, r := range w.replicas {
 		r.awaitReady()
 	}
-	return w
 }
 
 func (w *world) port() string {
