@@ -267,11 +267,12 @@ func (b *bench) relayTargets() {
 	}
 }
 
-// Limits of a relayed call that do not depend on the machine: a call that fits a buffer
-// makes 95 to 99 allocations and, with one caller, about six voluntary context switches.
+// Limits of a relayed call that hardly depend on the machine: a call that fits a buffer
+// makes 87 to 99 allocations and, with one caller, about six voluntary context switches.
+// Beside other processes it makes a few more: what pools hold is collected more often.
 const (
-	maxAllocations = 100
-	maxSwitches    = 8
+	maxAllocations = 105
+	maxSwitches    = 10
 	limitSize      = 10_000
 )
 

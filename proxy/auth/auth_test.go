@@ -188,6 +188,12 @@ func TestKindsOfSignedTokens(t *testing.T) {
 		{"", map[string]any{"events": logout}, false},
 		{"at+jwt", map[string]any{"events": logout}, false},
 		{"", map[string]any{"nonce": "x"}, false},
+		{"", map[string]any{"s_hash": "x"}, false},
+		{"", map[string]any{"events": []any{}}, false},
+		{"", map[string]any{"type": "refresh"}, false},
+		{"", map[string]any{"tokenType": "refresh_token"}, false},
+		{"", map[string]any{"use": "ID"}, false},
+		{"", map[string]any{"type": "user"}, true},
 	} {
 		signed := authtest.Sign(t, issuer.Key(), issuer.Claims(audience, tt.claims), map[jose.HeaderKey]any{"typ": cmp.Or(tt.header, "JWT")})
 		if _, err := a.Authenticate(request("Bearer " + signed)); (err == nil) != tt.good {

@@ -12,10 +12,13 @@ var kinds = map[string][]string{
 	"token_type": {"bearer", "access", "access_token"},
 	"token_use":  {"access", "access_token"},
 	"typ":        {"bearer", "at+jwt", "application/at+jwt", "jwt"},
-	"type":       {"bearer", "access", "access_token", "at+jwt", "jwt"},
-	"tokenType":  {"bearer", "access", "access_token"},
-	"use":        {"access", "access_token", "sig"},
 }
+
+// others are values with which issuers mark other tokens, in claims that may as well say something else of an access token.
+var others = []string{"refresh", "refresh_token", "refresh+jwt", "id", "id_token", "logout", "logout_token", "logout+jwt"}
+
+// otherNames are the names of such claims.
+var otherNames = []string{"type", "tokenType", "use"}
 
 // isAccess reports whether no claim says that a token is another one than an access token: a refresh token, an ID token, or
 // a security event, such as a logout token (RFC 8417, section 2.2). It holds for signed and for introspected tokens.
@@ -26,6 +29,11 @@ func isAccess(claims map[string]any) bool {
 			if !ok || !slices.Contains(values, strings.ToLower(text)) {
 				return false
 			}
+		}
+	}
+	for _, name := range otherNames {
+		if text, ok := claims[name].(string); ok && slices.Contains(others, strings.ToLower(text)) {
+			return false
 		}
 	}
 	_, event := claims["events"]
