@@ -213,8 +213,8 @@ func (l *lease) compare(f found, b back, w update, head []byte) string {
 		return taken
 	case f.state == want && bytes.Equal(f.head, head) && (f.owner == "") == w.frees:
 		return written
-	case f.state == durable.Cancelled && b.state != durable.Cancelled:
-		return cancelled
+	case f.state == durable.Cancelled && (b.state != durable.Cancelled || f.owner == l.token && bytes.Equal(f.head, l.head)):
+		return cancelled // in the second case this lease has been told of it since the fence was made
 	case f.owner == "" && (f.state != b.state || !bytes.Equal(f.head, l.head)):
 		return taken
 	}
