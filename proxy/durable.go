@@ -49,6 +49,10 @@ func (p *Proxy) outlived() bool {
 // openTime is how long a request stays open for a sleeping run.
 func (p *Proxy) openTime() time.Duration { return p.durable.Load().hold }
 
+// aliveEvery is how often a client with a progress token is told that its run continues, beside what the script reports: three
+// times while a request is open for a sleeping run.
+func (p *Proxy) aliveEvery() time.Duration { return max(p.openTime()/3, time.Millisecond) }
+
 // suspendedFor is how long a suspended call waits for its client's next request.
 func (p *Proxy) suspendedFor() time.Duration { return p.durable.Load().suspendedFor }
 

@@ -61,13 +61,13 @@ func (x *exchange) Progress(done, total float64, message string) {
 	}
 	x.run.reporting.Lock()
 	defer x.run.reporting.Unlock()
-	x.run.done = done
+	x.run.done = max(done, x.run.done) // it may be behind what stillRunning has reported
 	x.Notify(wire.Progress, x.progress(total, message))
 }
 
-// leastProgress is less than the progress that scripts report in one step: progress has to increase (2025-11-25,
-// basic/utilities/progress).
-const leastProgress = 0.001
+// progressSteps is how many reports of stillRunning make progress of 1, which scripts report in one step: progress has to
+// increase (2025-11-25, basic/utilities/progress).
+const progressSteps = 1000
 
 // stillRunning reports some progress, whatever the script has reported: clients may begin their timeout anew. It does not wait for a
 // slow client.
@@ -76,7 +76,7 @@ func (x *exchange) stillRunning() {
 		return
 	}
 	defer x.run.reporting.Unlock()
-	x.run.done = math.Round((x.run.done+leastProgress)/leastProgress) * leastProgress
+	x.run.done = (math.Round(x.run.done*progressSteps) + 1) / progressSteps
 	x.Offer(wire.Progress, x.progress(0, "the run continues"))
 }
 

@@ -64,15 +64,12 @@ type scriptedCall struct {
 	lost     error            // the client can no longer be asked; guarded by mu
 }
 
-// aliveEvery is how often a client with a progress token is told that its run continues, beside what the script reports.
-const aliveEvery = 15 * time.Second
-
 // callScript runs a scripted tool for a client.
 func (p *Proxy) callScript(ctx context.Context, x *exchange, e *catalog.Entry) (*backends.Response, error) {
 	c := &scriptedCall{p: p, x: x, out: x.out, entry: e, began: time.Now(), asking: map[string]bool{}, brought: map[string]bool{}, answered: make(chan struct{}, 1), never: e.Script.Durable.When == "never", keyed: x.Key != nil}
 	x.run = &clientRun{hold: c.hold}
 	if x.Token != nil {
-		alive := time.NewTicker(aliveEvery)
+		alive := time.NewTicker(p.aliveEvery())
 		defer alive.Stop()
 		c.alive = alive.C
 	}

@@ -2,13 +2,17 @@ package proxy_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/vmcp-dev/vmcp/config"
 )
@@ -79,6 +83,49 @@ func roundOf(t *testing.T, url, tool, agent, more string) (result, failure json.
 		t.Fatalf("%s: %v", b, err)
 	}
 	return m.Result, m.Error
+}
+
+// TestProgressOfARunThatSleeps: a client with a progress token gets progress while a script sleeps, beside what the script
+// reports, and it increases.
+func TestProgressOfARunThatSleeps(t *testing.T) {
+	_, url := start(t, &config.Config{
+		Runs: config.Runs{Hold: config.Duration(30 * time.Millisecond)},
+		ScriptedTools: []config.ScriptedTool{{Name: "naps", Description: "Sleeps.", Script: `def run(params):
+    for n in range(3):
+        progress(n, total = 3)
+        sleep("200ms")
+    return 1
+`}},
+	})
+	for _, revision := range []string{"2025-11-25", "2026-07-28"} {
+		var mu sync.Mutex
+		var got []mcp.ProgressNotificationParams
+		s := connect(t, url, revision, &mcp.ClientOptions{ProgressNotificationHandler: func(_ context.Context, r *mcp.ProgressNotificationClientRequest) {
+			mu.Lock()
+			defer mu.Unlock()
+			got = append(got, *r.Params)
+		}})
+		params := &mcp.CallToolParams{Name: "naps"}
+		params.SetProgressToken("p")
+		r, err := s.CallTool(t.Context(), params)
+		text(t, r, err)
+		mu.Lock()
+		defer mu.Unlock()
+		reported, told := 0, 0
+		for i, p := range got {
+			if i > 0 && p.Progress <= got[i-1].Progress {
+				t.Errorf("%s: progress %v after %v", revision, p.Progress, got[i-1].Progress)
+			}
+			if p.Total == 3 {
+				reported++
+			} else {
+				told++
+			}
+		}
+		if reported != 3 || told == 0 {
+			t.Errorf("%s: the script has reported %d times, and the client was told %d times that it continues; want 3, and more than 0", revision, reported, told)
+		}
+	}
 }
 
 // TestAClientThatStaysAway: a run in memory whose client was told to come back ends when it does not, at the latest of
